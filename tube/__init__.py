@@ -1,0 +1,3 @@
+"""Tube: a distributed message queue."""
+
+__version__ = "0.1.0"
