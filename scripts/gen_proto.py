@@ -1,7 +1,7 @@
 """Generate ``tube/pb`` from ``proto``; ``--check`` only says whether it is stale.
 
 The generated modules import each other by bare name; we rewrite that to ``from tube.pb import``.
-Generator: grpcio-tools 1.76.0, one major back, so that its code loads on protobuf 6.31.1 to 7 (style 8.7).
+Generator: grpcio-tools 1.76.0, one major back, so that its code loads on protobuf 6.31.1 to 7.
 """
 
 from __future__ import annotations
