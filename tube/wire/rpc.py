@@ -385,6 +385,7 @@ def parse(message_class: type[M], body: bytes, *, check_text: bool = True) -> M:
     return message
 
 
+@functools.lru_cache(maxsize=4096)  # lengths and timeouts repeat
 def _short(encoded: bytes) -> int:
     """Value of a varint of at most four bytes."""
     value = encoded[0]
