@@ -50,6 +50,12 @@ FILTERS_PER_TOPIC_MAX: Final = 500
 USER_NAME_CHARS_MAX: Final = 64
 """Identifier limits of the original master and broker (spec 2.8)."""
 
+FLOW_CONTROL_CHARS_MAX: Final = 64 * 1024
+"""Longest flow-control text: 500 rules of 130 characters; the original states no limit."""
+
+DELETE_POLICY_HOURS_MAX: Final = 168
+"""Longest retention that the original accepts (spec 12.3)."""
+
 PARTITIONS_PER_STORE_MAX: Final = 10_000
 """partition_id = store_id * 10000 + n (spec 2.8)."""
 
