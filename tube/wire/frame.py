@@ -13,7 +13,7 @@ Source: spec sections 1.1 and 1.2 (NettyProtocolDecoder.java, tubemq_codec.go, t
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tube.errors import FrameTooLargeError, WireError
@@ -21,6 +21,9 @@ from tube.limits import BLOCK_BYTES_MAX, BLOCK_COUNT_MAX, FRAME_BYTES_MAX
 
 TOKEN = 0xFF7FF4FE
 """First four bytes of every frame."""
+
+PREFIX_BYTES = 128
+"""What of a large frame must be there before its limit is asked for: the envelope's head."""
 
 _HEAD = struct.Struct(">III")
 _HEAD_AND_LENGTH = struct.Struct(">IIII")
@@ -45,10 +48,21 @@ class FrameDecoder:
 
     ``payload_bytes_max`` may be set at any time and holds from the next block on; ``fault`` is the
     error that broke the stream, or None.
+
+    Args:
+        raise_limit: asked once for every frame that announces more than ``payload_bytes_max``, with
+            the first ``PREFIX_BYTES`` of its payload (or more); returns how many payload bytes this
+            frame may have, or raises WireError.  Without it the limit holds for all.
     """
 
-    def __init__(self, payload_bytes_max: int = FRAME_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        payload_bytes_max: int = FRAME_BYTES_MAX,
+        raise_limit: Callable[[bytes], int] | None = None,
+    ) -> None:
         self.payload_bytes_max = payload_bytes_max
+        self._raise_limit = raise_limit
+        self._raised: int | None = None  # limit of the frame that is being read
         self.fault: WireError | None = None
         self._rest = bytearray()  # bytes that do not make a whole head or block yet
         self._rest_bytes_needed = 0  # below this, looking at _rest again is a waste
@@ -106,7 +120,7 @@ class FrameDecoder:
             # The usual frame has one block: one unpack and one slice.
             token, serial, count, length = _HEAD_AND_LENGTH.unpack_from(data, at)
             if token != TOKEN or count != 1 or length > self.payload_bytes_max:
-                self._begin(token, serial, count, length)
+                self._begin(token, serial, count)
                 at += 12
                 continue
             stop = at + 16 + length
@@ -116,13 +130,12 @@ class FrameDecoder:
             frames.append(_new(Frame, (serial, data[at + 16 : stop])))
             at = stop
 
-    def _begin(self, token: int, serial: int, count: int, length: int) -> None:
-        """Enter a frame of several blocks, or refuse it."""
+    def _begin(self, token: int, serial: int, count: int) -> None:
+        """Enter a frame of several blocks or of unusual size, or refuse it."""
         if token != TOKEN:
             raise WireError(f"frame starts with {token:08x}, not with {TOKEN:08x}")
         if not 1 <= count <= BLOCK_COUNT_MAX:
             raise WireError(f"block count {count} is not in 1..{BLOCK_COUNT_MAX}")
-        self._refuse_too_large(length)
         self._serial, self._blocks_left, self._blocks, self._payload_bytes = serial, count, [], 0
 
     def _decode_blocks(self, data: bytes, at: int, frames: list[Frame]) -> int:
@@ -133,8 +146,12 @@ class FrameDecoder:
                 self._rest_bytes_needed = 4
                 return at
             (length,) = _LENGTH.unpack_from(data, at)
-            self._refuse_too_large(self._payload_bytes + length)
             stop = at + 4 + length
+            limit = self.payload_bytes_max if self._raised is None else self._raised
+            if self._payload_bytes + length > limit:
+                start = data[at + 4 : min(stop, at + 4 + PREFIX_BYTES)]
+                if not self._allowed(self._payload_bytes + length, limit, start):
+                    return at
             if stop > end:
                 self._rest_bytes_needed = 4 + length
                 return at
@@ -143,14 +160,25 @@ class FrameDecoder:
             self._blocks_left -= 1
             at = stop
         frames.append(Frame(self._serial, b"".join(self._blocks)))
-        self._blocks, self._payload_bytes = [], 0
+        self._blocks, self._payload_bytes, self._raised = [], 0, None
         return at
 
-    def _refuse_too_large(self, payload_bytes: int) -> None:
-        if payload_bytes > self.payload_bytes_max:
-            raise FrameTooLargeError(
-                f"frame announces {payload_bytes} bytes, limit is {self.payload_bytes_max}"
-            )
+    def _allowed(self, payload_bytes: int, limit: int, start: bytes) -> bool:
+        """Say whether the frame may pass its limit; False when too little is there to tell.
+
+        Raises:
+            FrameTooLargeError: it may not.
+        """
+        if self._raised is None and self._raise_limit is not None:
+            prefix = b"".join([*self._blocks, start])
+            wanted = min(PREFIX_BYTES, payload_bytes)
+            if len(prefix) < wanted:
+                self._rest_bytes_needed = 4 + wanted - self._payload_bytes
+                return False
+            limit = self._raised = self._raise_limit(prefix)
+        if payload_bytes > limit:
+            raise FrameTooLargeError(f"frame announces {payload_bytes} bytes, limit is {limit}")
+        return True
 
     @staticmethod
     def _check_start(data: bytes, at: int, end: int) -> None:

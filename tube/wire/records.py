@@ -1,4 +1,4 @@
-"""The packed strings of TubeMQ: identifiers and where things are, parsed and built here only.
+"""The packed strings of TubeMQ, parsed and built here only, and what names are legal.
 
 ==================  ===================================================  =================================
 broker              ``id:host:port``                                     ``1:10.0.0.1:8123``
@@ -26,12 +26,22 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from tube.errors import BadRequestError
-from tube.limits import PARTITIONS_PER_STORE_MAX
-from tube.values import Broker, Partition
+from tube.limits import (
+    CLIENT_ID_CHARS_MAX,
+    FILTER_CHARS_MAX,
+    FILTERS_PER_TOPIC_MAX,
+    GROUP_NAME_CHARS_MAX,
+    HOST_NAME_CHARS_MAX,
+    PARTITIONS_PER_STORE_MAX,
+    TOPIC_NAME_CHARS_MAX,
+    TOPICS_PER_CLIENT_MAX,
+    USER_NAME_CHARS_MAX,
+)
+from tube.values import Broker, ClientId, GroupName, Partition
 
 PORT_DEFAULT = 8123
 """Port of a broker whose port is blank."""
@@ -43,6 +53,9 @@ SUBSCRIBABLE = 1
 """Status of a topic in its meta record that consumers may read."""
 
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
+_TOPIC = re.compile(r"[a-zA-Z]\w+", re.ASCII)
+_GROUP = re.compile(r"[a-zA-Z][\w-]+", re.ASCII)
+_FILTER = re.compile(r"[_A-Za-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +159,85 @@ class SignedToken:
     signature: str
 
 
+def check_topic(name: str) -> str:
+    """Return the name of a topic that clients may use.
+
+    Raises:
+        BadRequestError: not a letter followed by at least one letter, digit or ``_``, or too long.
+    """
+    return _matching(_TOPIC, name, "topic", TOPIC_NAME_CHARS_MAX)
+
+
+def check_topics(names: Collection[str]) -> None:
+    """Check the topics of one client, and how many they are.
+
+    Raises:
+        BadRequestError: see ``check_topic``, or too many.
+    """
+    if len(names) > TOPICS_PER_CLIENT_MAX:
+        raise BadRequestError(f"{len(names)} topics, limit is {TOPICS_PER_CLIENT_MAX}")
+    for name in names:
+        check_topic(name)
+
+
+def check_group(name: str) -> GroupName:
+    """Return the name of a consumer group.
+
+    Raises:
+        BadRequestError: not a letter followed by at least one letter, digit, ``_`` or ``-``, or too
+            long.
+    """
+    return GroupName(_matching(_GROUP, name, "group", GROUP_NAME_CHARS_MAX))
+
+
+def check_client_id(client_id: str) -> ClientId:
+    """Return the id of a client; every implementation has its own form, so it is opaque.
+
+    Raises:
+        BadRequestError: blank or too long.
+    """
+    return ClientId(_not_blank(client_id, "client id", CLIENT_ID_CHARS_MAX))
+
+
+def check_host(host: str) -> str:
+    """Return the host that a client names as its own; Go puts the master's address here.
+
+    Raises:
+        BadRequestError: blank or too long.
+    """
+    return _not_blank(host, "host name", HOST_NAME_CHARS_MAX)
+
+
+def check_user(name: str) -> str:
+    """Return the name of a user.
+
+    Raises:
+        BadRequestError: blank or too long.
+    """
+    return _not_blank(name, "user name", USER_NAME_CHARS_MAX)
+
+
+def check_filter(item: str) -> str:
+    """Return a filter item: a message type that a consumer wants.
+
+    Raises:
+        BadRequestError: not letters, digits and ``_``, or too long.
+    """
+    return _matching(_FILTER, item, "filter", FILTER_CHARS_MAX)
+
+
+def check_filters(items: Collection[str]) -> None:
+    """Check the filter items of one topic, and how many they are.
+
+    Raises:
+        BadRequestError: see ``check_filter``, or too many.
+    """
+    if len(items) > FILTERS_PER_TOPIC_MAX:
+        raise BadRequestError(f"{len(items)} filters, limit is {FILTERS_PER_TOPIC_MAX}")
+    for item in items:
+        check_filter(item)
+
+
 def partition_ids(partitions: int, stores: int) -> list[int]:
     """Return the partition ids of a topic on a broker: store x 10000 + n."""
     return [
@@ -168,7 +260,7 @@ def format_broker(broker: Broker) -> str:
     return f"{broker.broker_id}:{broker.host}:{broker.port}"
 
 
-def parse_place(text: str) -> PlacedPartition:
+def parse_partition(text: str) -> PlacedPartition:
     """Return the partition of ``id:host:port#topic:partition``."""
     broker, separator, rest = text.partition("#")
     topic, colon, partition_id = rest.rpartition(":")
@@ -177,7 +269,7 @@ def parse_place(text: str) -> PlacedPartition:
     return PlacedPartition(parse_broker(broker), topic, _partition_id(partition_id))
 
 
-def format_place(place: PlacedPartition) -> str:
+def format_partition(place: PlacedPartition) -> str:
     """Return ``id:host:port#topic:partition``."""
     return f"{format_broker(place.broker)}#{place.topic}:{place.partition_id}"
 
@@ -190,23 +282,23 @@ def parse_subscription(text: str) -> Subscription:
         raise BadRequestError(
             f"subscription {_shown(text)} is not client@group#id:host:port#topic:partition"
         )
-    return Subscription(client_id, group, parse_place(f"{parts[1]}#{parts[2]}"))
+    return Subscription(client_id, group, parse_partition(f"{parts[1]}#{parts[2]}"))
 
 
 def format_subscription(subscription: Subscription) -> str:
     """Return ``client@group#id:host:port#topic:partition``."""
-    return f"{subscription.client_id}@{subscription.group}#{format_place(subscription.place)}"
+    return f"{subscription.client_id}@{subscription.group}#{format_partition(subscription.place)}"
 
 
 def parse_failure(text: str) -> Failure:
     """Return the failure of ``code:id:host:port#topic:partition``."""
     code, _, place = text.partition(":")
-    return Failure(integer(code, "code"), parse_place(place))
+    return Failure(integer(code, "code"), parse_partition(place))
 
 
 def format_failure(failure: Failure) -> str:
     """Return ``code:id:host:port#topic:partition``."""
-    return f"{failure.code}:{format_place(failure.place)}"
+    return f"{failure.code}:{format_partition(failure.place)}"
 
 
 def parse_route(text: str) -> TopicRoute:
@@ -384,3 +476,23 @@ def _segments(text: str, what: str, count: int) -> list[str]:
 def _shown(text: str) -> str:
     """The text for an error message, cut."""
     return repr(text[:200])
+
+
+def _matching(pattern: re.Pattern[str], text: str, what: str, chars_max: int) -> str:
+    _not_blank(text, what, chars_max)
+    if not pattern.fullmatch(text):
+        raise BadRequestError(f"{what} {text!r} does not match {pattern.pattern}")
+    return text
+
+
+def _not_blank(text: str, what: str, chars_max: int) -> str:
+    """Length first, so that no pattern runs over a megabyte; ``bytes`` come from bad UTF-8."""
+    if not isinstance(text, str):
+        raise BadRequestError(f"{what} is not UTF-8")
+    if len(text) > chars_max:
+        raise BadRequestError(
+            f"{what} {text[:40]!r}... has {len(text)} characters, limit is {chars_max}"
+        )
+    if not text.strip():
+        raise BadRequestError(f"{what} is blank")
+    return text

@@ -186,6 +186,22 @@ def decode_call(frame: Frame) -> Call:
     return Call(frame.serial, body.method, header.protocolVer, body.timeout, body.request)
 
 
+def peek_method(prefix: bytes) -> int | None:
+    """Return the method of the call whose payload begins with ``prefix``, None if it cannot be told.
+
+    For limits that depend on the method; ``frame.PREFIX_BYTES`` are enough for all real peers.
+    """
+    at = 0
+    try:
+        for _ in range(2):  # RpcConnHeader and RequestHeader
+            length, at = varint.decode(prefix, at)
+            at += length
+        _, at = varint.decode(prefix, at)
+        return varint.decode(prefix, at + 1)[0] if prefix[at : at + 1] == b"\x08" else None
+    except WireError:
+        return None
+
+
 def decode_reply(frame: Frame) -> Reply | Refusal:
     """Return the answer in ``frame``.
 
