@@ -85,6 +85,10 @@ class Offsets:
             raise StoreError(f"{claim} has not been reset in the last seven days")
         return undo.old
 
+    def resets(self, group: GroupName) -> list[Claim]:
+        """The partitions whose last reset can be undone."""
+        return [claim for claim in self._undo if claim.group == group]
+
     def forget(self, group: GroupName, topic: str | None) -> bytes:
         """Drop the offsets of a group (in one topic, or in all) and return the note."""
         self._drop(lambda claim: claim.group == group and topic in (None, claim.topic))

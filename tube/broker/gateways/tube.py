@@ -37,7 +37,7 @@ from tube.net.framed import FramedProtocol
 from tube.pb import BrokerService_pb2 as pb
 from tube.pb import TubeExtensions_pb2 as ext
 from tube.values import ClientId, GroupName
-from tube.wire import feature, names, records, rpc, run
+from tube.wire import feature, records, rpc, run
 from tube.wire import message as payloads
 from tube.wire.frame import Frame
 from tube.wire.rpc import Call, Method
@@ -427,18 +427,18 @@ _REFUSALS: dict[int, Callable[[TubeError], Message]] = {
 def _claim(
     request: pb.RegisterRequestC2B | pb.GetMessageRequestC2B | pb.CommitOffsetRequestC2B,
 ) -> Claim:
-    names.check_group(request.groupName)
+    records.check_group(request.groupName)
     return Claim(GroupName(request.groupName), request.topicName, request.partitionId)
 
 
 def _client(client_id: str) -> ClientId:
-    names.check_client_id(client_id)
+    records.check_client_id(client_id)
     return ClientId(client_id)
 
 
 def _filters(items: Any) -> frozenset[int]:
     for item in items:
-        names.check_filter(item)
+        records.check_filter(item)
     return frozenset(payloads.filter_hash(item) for item in items)
 
 
