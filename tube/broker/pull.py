@@ -79,6 +79,8 @@ def cut(
             continue
         begin = max(block.base_offset, answer.next_offset)
         _add_block(answer, block, begin, stop, room, filters)
+        if answer.next_offset < stop:
+            break
     return answer
 
 
