@@ -25,6 +25,7 @@ def test_the_golden_payload_is_packed_and_unpacked():
     assert unpack(*packed) == ({TYPE_KEY: "t1", TIME_KEY: "202401010000"}, body)
     assert message.check_sum(data) == golden["checkSum_crc32_and_7fffffff"]
     assert message.value_start(data, 1) == len(data) - len(body)
+    assert message.value_start(data, 2) == 0
 
 
 @given(st.binary(max_size=50), attributes)

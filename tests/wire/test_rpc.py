@@ -163,6 +163,17 @@ def test_replies_come_back(serial, method, version, body):
     assert only(in_one) == only(encoded)
 
 
+@pytest.mark.parametrize("size", [0, 1, 120, 128, 16_383, 16_384, 2_097_151, 2_097_152])
+def test_lengths_of_every_size_are_read(size):
+    """One to four bytes of length, on the quick way and around it."""
+    body = bytes(size)
+    assert rpc.decode_call(only(rpc.encode_call(1, 13, body, size))).body == body
+    reply = only(rpc.encode_reply(1, 13, 3, body))
+    assert rpc.decode_reply(reply) == Reply(1, 13, body)
+    with pytest.raises(WireError):
+        rpc.decode_reply(Frame(1, reply.payload[:-1]))
+
+
 @given(int32s, st.none() | int32s, st.none() | int32s, int32s, bodies, st.binary(max_size=9))
 def test_any_legal_call_is_read(flag, service, version, method, body, tail):
     """Flag, service and what follows do not matter; absent fields are zero."""
