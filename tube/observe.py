@@ -7,7 +7,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from twisted.logger import LogEvent, LogLevel, formatEvent, globalLogBeginner
+from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent, globalLogBeginner
+from zope.interface import implementer
 
 _PLAIN = (str, int, float, bool)
 _LEVELS = {
@@ -19,6 +20,7 @@ _LEVELS = {
 }
 
 
+@implementer(ILogObserver)
 class LineObserver:
     """Writes one line per event of at least ``level``."""
 

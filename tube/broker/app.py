@@ -34,7 +34,7 @@ from tube.log.store import LogStore
 from tube.log.tail import TailCache
 from tube.log.values import LogOptions
 from tube.net.clock import Reactor, wall_ms
-from tube.net.daemon import listening, stop_listening
+from tube.net.daemon import listening, port_number, stop_listening
 from tube.net.framed import FramedFactory
 from tube.net.health import TICK_S, ReactorLag, add_health
 from tube.net.ticker import ticking
@@ -55,6 +55,7 @@ class RunningBroker:
     service: BrokerService
     store: LogStore
     uplink: Uplink
+    catalogue: Catalogue
     connections: FramedFactory
     port: int
     http_port: int
@@ -115,13 +116,14 @@ async def serve(reactor: Reactor, config: BrokerConfig, stack: AsyncExitStack) -
     routes = Routes()
     http_port = await stack.enter_async_context(_http(reactor, config, routes))
     epoch_file = directory / "epoch"
+    catalogue = Catalogue(topics, store, disk, reader, offsets)
     uplink = Uplink(
         reactor,
         masters=masters,
-        broker=Broker(config.broker_id, config.host, port.getHost().port),
+        broker=Broker(config.broker_id, config.host, port_number(port)),
         http_port=http_port,
         heartbeat_s=config.heartbeat_s,
-        catalogue=Catalogue(topics, store, disk, reader, offsets),
+        catalogue=catalogue,
         flow=flow,
         admission=admission,
         orders=Orders(service, wall_ms),
@@ -140,7 +142,7 @@ async def serve(reactor: Reactor, config: BrokerConfig, stack: AsyncExitStack) -
     for name, interval_s, body in upkeep.periodic():
         await stack.enter_async_context(ticking(reactor, name, interval_s, body))
     await stack.enter_async_context(ticking(reactor, "expiry", EXPIRY_S, upkeep.expire_holds))
-    return RunningBroker(service, store, uplink, factory, port.getHost().port, http_port)
+    return RunningBroker(service, store, uplink, catalogue, factory, port_number(port), http_port)
 
 
 @asynccontextmanager
@@ -174,7 +176,7 @@ async def _http(reactor: Reactor, config: BrokerConfig, routes: Routes) -> Async
     async with listening(
         reactor, config.host, config.http.port, json_site(reactor, routes)
     ) as port:
-        yield port.getHost().port
+        yield port_number(port)
 
 
 async def _drain(

@@ -13,7 +13,7 @@ from tube.limits import MESSAGE_BYTES_DEFAULT
 from tube.log.store import LogStore
 from tube.log.values import LogKey
 from tube.net.workers import Workers
-from tube.pb.TubeExtensions_pb2 import TopicFacts
+from tube.pb.MasterService_pb2 import TopicFacts
 from tube.wire import settings
 
 log = Logger(namespace="tube.broker.catalogue")

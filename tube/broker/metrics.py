@@ -12,7 +12,7 @@ from tube.broker.service import BrokerService
 from tube.log.store import LogStore
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)  # the registry hashes collectors
 class BrokerMetrics(Collector):
     """Collects from the broker's parts; nothing is counted twice, and nothing on the hot path."""
 

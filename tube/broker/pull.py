@@ -17,7 +17,7 @@ class Span(NamedTuple):
     """Consecutive messages of an answer: offset of the first, how many, when they were appended."""
 
     base_offset: int
-    count: int
+    count: int  # type: ignore[assignment]  # the field's word, not tuple's method
     append_time_ms: int
 
 

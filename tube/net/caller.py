@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.endpoints import HostnameEndpoint
-from twisted.internet.error import ConnectError, DNSLookupError
+from twisted.internet.error import ConnectError, ConnectingCancelledError, DNSLookupError
 from twisted.internet.interfaces import IAddress, IDelayedCall
 from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
@@ -118,7 +118,8 @@ class _CallerFactory(Factory):
     def __init__(self, build: Callable[[], FramedProtocol]) -> None:
         self._build = build
 
-    def buildProtocol(self, _addr: IAddress) -> FramedProtocol:
+    def buildProtocol(self, addr: IAddress | None) -> FramedProtocol:
+        del addr
         return self._build()
 
 
@@ -132,6 +133,8 @@ async def connect(reactor: Reactor, address: Address, timeout_s: float = 3.0) ->
     endpoint = HostnameEndpoint(reactor, address.host.encode(), address.port, timeout=timeout_s)
     try:
         await endpoint.connect(_CallerFactory(lambda: caller.protocol))
+    except ConnectingCancelledError as error:
+        raise CancelledError from error
     except (ConnectError, DNSLookupError, OSError) as error:
         raise UnreachableError(f"{address}: cannot connect: {error}") from error
     return caller

@@ -6,7 +6,9 @@ import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
+from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort
@@ -26,9 +28,16 @@ class PortInUseError(TubeError):
     """The port cannot be listened on."""
 
 
+def port_number(port: IListeningPort) -> int:
+    """The TCP port that is listened on, also when any free one was asked for."""
+    address = port.getHost()
+    assert isinstance(address, IPv4Address | IPv6Address)
+    return address.port
+
+
 @asynccontextmanager
 async def listening(
-    reactor: Reactor, host: str, port: int, factory: ServerFactory
+    reactor: Reactor, host: str, port: int, factory: ServerFactory[Any]
 ) -> AsyncIterator[IListeningPort]:
     """A listening port that closes with the block.
 

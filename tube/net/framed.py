@@ -213,7 +213,7 @@ class FramedFactory(ServerFactory):
         self._connections_max = connections_max
         self.connections: set[FramedProtocol] = set()
 
-    def buildProtocol(self, addr: IAddress) -> FramedProtocol | None:
+    def buildProtocol(self, addr: IAddress | None) -> FramedProtocol | None:
         """Accept, or refuse when too many connections are open."""
         if len(self.connections) >= self._connections_max:
             log.warn(

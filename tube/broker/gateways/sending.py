@@ -164,15 +164,18 @@ def _check(
         except WireError as error:
             raise BadRequestError(str(error)) from error
     kind = request.msgType
-    if kind and (not isinstance(kind, str) or len(kind) > FILTER_BYTES_MAX):
+    if len(kind) > FILTER_BYTES_MAX or type(kind) is not str:
         raise BadRequestError(
             f"message type of {len(kind)} characters, the limit is {FILTER_BYTES_MAX}"
         )
 
 
-def _ignores_failures(client_id: str) -> bool:
-    """Whether this is a C++ client: it reports a failure answer as success (spec section 3.6)."""
-    return isinstance(client_id, str) and client_id.startswith("PRODUCER_") and "-C-" in client_id
+def _ignores_failures(client_id: str | bytes) -> bool:
+    """Whether this is a C++ client: it reports a failure answer as success (spec section 3.6).
+
+    Protobuf gives text that is not UTF-8 as bytes; no C++ client sends that.
+    """
+    return type(client_id) is str and client_id.startswith("PRODUCER_") and "-C-" in client_id
 
 
 def _answer(batch: Batch, result: Result) -> None:
