@@ -12,6 +12,7 @@ import resource
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -109,6 +110,12 @@ class OpenFiles:
                 file.used = False  # all others were used: go round once more
                 self._files.append(file)
 
+    def let_all_go(self) -> None:
+        """Let every file go, at the end or after a start that failed."""
+        with self.lock:
+            while self._files:
+                self._files.popleft().let_go()
+
     def __len__(self) -> int:
         return len(self._files)
 
@@ -168,10 +175,15 @@ def make_directory(disk: FileSystem, directory: Path) -> None:
 def create_file(disk: FileSystem, path: Path, content: bytes = b"") -> OpenFile:
     """Create or empty the file durably, its directory entry included."""
     file = OpenFile(disk, str(path), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-    if content:
-        write_all(disk, file.fd, [content], 0)
-    disk.fsync(file.fd)
-    sync_directory(disk, path.parent)
+    try:
+        if content:
+            write_all(disk, file.fd, [content], 0)
+        disk.fsync(file.fd)
+        sync_directory(disk, path.parent)
+    except OSError:
+        with suppress(OSError):
+            disk.unlink(str(path))
+        raise
     return file
 
 

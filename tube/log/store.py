@@ -86,7 +86,11 @@ class LogStore:
         self._dirty: dict[Segment, None] = {}
         self._unfinished: dict[Segment, None] = {}
         self._logs: dict[tuple[int, int], PartitionLog] = {}
-        self._recover()
+        try:
+            self._recover()
+        except BaseException:
+            files.let_all_go()  # else they stay open, and their room taken, until the next collection
+            raise
 
     @classmethod
     def open(cls, directory: Path, *, broker_id: int, options: LogOptions, now_ms: int) -> LogStore:
@@ -410,6 +414,8 @@ class LogStore:
             self._record(checkpoint, min([checkpoint.journal, *self._noted]))
         self._lock.close()
         self._lock = None
+        self._journal.file.close()
         for log in self._logs.values():
             log.drop()
         self._logs = {}
+        self._place.files.let_all_go()
