@@ -37,12 +37,16 @@ def measure_commit(
     store: LogStore, partitions: int, size: int, **kind: bool
 ) -> tuple[float, float]:
     """Return microseconds per message, elapsed and of processor time."""
-    windows = [window(partitions, size, at=at, **kind) for at in range(WINDOWS)]
-    cpu, began = time.process_time(), time.perf_counter()
-    for appends in windows:
+    cpu = elapsed = 0.0
+    for at in range(WINDOWS):
+        appends = window(partitions, size, at=at, **kind)
+        cpu -= time.process_time()
+        elapsed -= time.perf_counter()
         store.commit(appends)
+        elapsed += time.perf_counter()
+        cpu += time.process_time()
     count = WINDOWS * size
-    return (time.perf_counter() - began) / count * 1e6, (time.process_time() - cpu) / count * 1e6
+    return elapsed / count * 1e6, cpu / count * 1e6
 
 
 def measure_read(store: LogStore) -> tuple[float, float]:

@@ -759,10 +759,12 @@ def test_readers_never_see_half_a_window(tmp_path):
         except BaseException as e:
             failures.append(e)
 
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(0.0005)  # as the daemons do
     threads = [threading.Thread(target=follow) for _ in range(4)]
     for thread in threads:
         thread.start()
-    for i in range(3000):
+    for i in range(1500):
         store.commit([run(str(i), durable=i % 50 == 0)])
         if i % 100 == 0:
             store.retain({TOPIC: Retention(bytes=20_000)}, 0)
@@ -771,6 +773,7 @@ def test_readers_never_see_half_a_window(tmp_path):
     done.set()
     for thread in threads:
         thread.join(20)
+    sys.setswitchinterval(interval)
 
     assert failures == []
     store.close()
@@ -825,3 +828,34 @@ def test_segments_roll_by_age(tmp_path):
     assert texts(back) == ["a", "b", "c"]
     assert back.bounds(TOPIC, 0).last_append_ms == 1000
     back.close()
+
+
+def test_a_lost_segment_is_a_gap_up_to_the_next_one(tmp_path):
+    """A sealed segment of which nothing is readable is reported whole, from any offset in it."""
+    store = opened(tmp_path / "d", segment_bytes=300)
+    put(store, *"abcdefgh")
+    store.close()
+    path = segments(tmp_path / "d")[0]
+    path.write_bytes(bytes(path.stat().st_size))
+    path.with_suffix(".idx").unlink()
+
+    back = opened(tmp_path / "d", segment_bytes=300)
+    for offset in range(4):
+        gaps: list = []
+        assert texts(back, offset, gaps=gaps) == list("efgh")
+        assert [(g.first_offset, g.next_offset) for g in gaps] == [(offset, 4)]
+    assert back.offset_at(TOPIC, 0, 0) == 4
+    back.close()
+
+
+def test_a_segment_that_vanished_is_an_error(tmp_path):
+    """A file that somebody deleted is named, and its messages are not passed over."""
+    store = opened(tmp_path / "d", segment_bytes=300, open_files_max=1)
+    put(store, *"abcdefgh")
+    segments(tmp_path / "d")[0].unlink()
+    with pytest.raises(StoreError, match="missing"):
+        store.read(TOPIC, 0, 0, 10)
+    store.delete(TOPIC)
+    with pytest.raises(NotFoundError):
+        store.read(TOPIC, 0, 0, 10)
+    store.close()

@@ -41,6 +41,8 @@ _CRC: Final = Struct("<I")
 _MAGIC_BYTES: Final = _CRC.pack(MAGIC)
 _EMPTY: Final = memoryview(b"")
 
+_COVERED_BYTES: Final = _COVERED.size
+
 assert _HEADER.size == HEADER_BYTES
 
 Read = Callable[[int, int], bytes]
@@ -152,19 +154,19 @@ def encode(block: Block, home: int) -> bytes:
     return covered + _CRC.pack(checksum(covered))
 
 
-def decode_header(buffer: Bytes, at: int, home: int) -> Header | None:
+def decode_header(buffer: memoryview, at: int, home: int) -> Header | None:
     """Return the header at ``at``, or None when there is no whole and unharmed one of this home."""
     if len(buffer) - at < HEADER_BYTES:
         return None
-    header = Header._make(_HEADER.unpack_from(buffer, at))
-    if header.magic != MAGIC or header.version != VERSION or header.home != home:
+    fields = _HEADER.unpack_from(buffer, at)
+    if fields[0] != MAGIC or fields[15] != home or fields[1] != VERSION:
         return None
-    covered = memoryview(buffer)[at : at + _COVERED.size]
-    if checksum_of(header.flags)(covered) != header.header_crc:
+    summed = checksum if fields[3] == FLAG else checksum_of(fields[3])
+    if summed(buffer[at : at + _COVERED_BYTES]) != fields[16]:
         return None
-    if header.payload_length > BATCH_BYTES_MAX or header.span == 0 or header.base_offset < 0:
+    if fields[7] > BATCH_BYTES_MAX or fields[5] == 0 or fields[4] < 0:
         return None
-    return header
+    return Header._make(fields)
 
 
 def payload_is_good(header: Header, payload: Bytes) -> bool:
@@ -178,31 +180,36 @@ def payload_is_good(header: Header, payload: Bytes) -> bool:
 class _Window:
     """The part of a file that a walk holds in memory."""
 
-    __slots__ = ("_buffer", "_chunk_bytes", "_end", "_read", "_start")
+    __slots__ = ("_buffer", "_chunk_bytes", "_end", "_reach", "_read", "_start", "_view")
 
     def __init__(self, read: Read, end: int, chunk_bytes: int) -> None:
         self._read = read
         self._end = end
         self._chunk_bytes = chunk_bytes
         self._buffer = b""
-        self._start = 0
+        self._view = _EMPTY
+        self._start = self._reach = 0
 
     def _hold(self, at: int, length: int) -> int:
         """Make ``length`` bytes from ``at`` present if the file has them; return their index."""
-        if at < self._start or at + length > self._start + len(self._buffer):
+        if at < self._start or at + length > self._reach:
             wanted = min(max(length, self._chunk_bytes), self._end - at)
             self._buffer = self._read(at, wanted)
+            self._view = memoryview(self._buffer)
             self._start = at
+            self._reach = at + len(self._buffer)
         return at - self._start
 
     def header(self, at: int, home: int) -> Header | None:
-        index = self._hold(at, HEADER_BYTES)
-        return decode_header(self._buffer, index, home)
+        """Return the header at ``at``, or None when there is no good one."""
+        index = self._hold(at, HEADER_BYTES)  # first: it may change the view
+        return decode_header(self._view, index, home)
 
     def payload(self, at: int, header: Header) -> memoryview | None:
         """Return the payload of the block at ``at``, or None when it is not what it was."""
-        index = self._hold(at, HEADER_BYTES + header.payload_length) + HEADER_BYTES
-        payload = memoryview(self._buffer)[index : index + header.payload_length]
+        length = header.payload_length
+        index = self._hold(at, HEADER_BYTES + length) + HEADER_BYTES
+        payload = self._view[index : index + length]
         return payload if payload_is_good(header, payload) else None
 
     def next_header(self, at: int, home: int, offset: int) -> int | None:

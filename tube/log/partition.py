@@ -11,7 +11,7 @@ from bisect import bisect_right
 from pathlib import Path
 from typing import NamedTuple
 
-from tube.errors import NotFoundError, OffsetOutOfRangeError
+from tube.errors import NotFoundError, OffsetOutOfRangeError, StoreError
 from tube.log.block import HEADER_BYTES, Block, Damage, Placed
 from tube.log.files import sync_directory
 from tube.log.index import NO_TIME, Entry
@@ -165,9 +165,8 @@ class PartitionLog:
             self._check(view, offset)
             try:
                 return _Reading(view, offset, bytes_max, end_offset).run()
-            except FileNotFoundError:
-                if not self._has_lost(view):
-                    raise
+            except FileNotFoundError as e:
+                self._look_again(view, e)
 
     def offset_at(self, time_ms: int) -> int:
         """Return the first offset whose block was appended at ``time_ms`` or later."""
@@ -175,9 +174,8 @@ class PartitionLog:
             view = self.view
             try:
                 return _offset_at(view, time_ms)
-            except FileNotFoundError:
-                if not self._has_lost(view):
-                    raise
+            except FileNotFoundError as e:
+                self._look_again(view, e)
 
     def _check(self, view: View, offset: int) -> None:
         """Refuse an offset that the view does not hold."""
@@ -187,16 +185,18 @@ class PartitionLog:
                 f" {view.bases[0]}..{view.next_offset}"
             )
 
-    def _has_lost(self, view: View) -> bool:
-        """Whether a file of ``view`` may be gone because its segment was dropped meanwhile.
+    def _look_again(self, view: View, error: FileNotFoundError) -> None:
+        """Let a read begin again when a file of its view was dropped meanwhile.
 
         Raises:
             NotFoundError: the whole partition was deleted.
+            StoreError: the file should be there.
         """
         if self.dropped:
             key = self.key
             raise NotFoundError(f"partition {key.topic_id}/{key.partition_id} was deleted")
-        return self.view.bases[0] > view.bases[0]
+        if self.view.bases[0] == view.bases[0]:
+            raise StoreError(f"{error.filename} is missing") from error
 
 
 def _facts(segment: Segment) -> SegmentFacts:
@@ -244,6 +244,8 @@ class _Reading:
 
     def _read_segment(self, i: int) -> bool:
         """Read on in segment ``i``; True when there is enough."""
+        result = self._result
+        blocks = result.blocks
         segment = self._view.segments[i]
         reach = self._view.reach(i)
         offset = max(self._result.next_offset, segment.base_offset)
@@ -256,25 +258,21 @@ class _Reading:
             if isinstance(found, Damage):
                 self._damages.append(found)
                 continue
-            base = found.header.base_offset
-            self._close_gaps(segment, base)
-            if self._is_enough(found):
-                segment.hint = Entry(self._result.next_offset, found.position, NO_TIME)
+            header = found.header
+            base = header.base_offset
+            if self._damages:
+                self._close_gaps(segment, base)
+            size = self._size + header.payload_length
+            if base >= self._end_offset or (size > self._bytes_max and blocks):
+                segment.hint = Entry(result.next_offset, found.position, NO_TIME)
                 return True
-            self._result.blocks.append(found.block())
-            self._size += found.header.payload_length
-            self._result.next_offset = base + found.header.span
+            blocks.append(found.block())
+            self._size = size
+            result.next_offset = base + header.span
         self._close_gaps(segment, reach.offset)
         self._result.next_offset = reach.offset
         segment.hint = reach
         return self._size >= self._bytes_max
-
-    def _is_enough(self, found: Placed) -> bool:
-        """Whether to stop before the block."""
-        if found.header.base_offset >= self._end_offset:
-            return True
-        too_big = self._size + found.header.payload_length > self._bytes_max
-        return too_big and bool(self._result.blocks)
 
     def _close_gaps(self, segment: Segment, next_offset: int) -> None:
         """Report the damage seen since the last good block, which ends before ``next_offset``."""

@@ -184,6 +184,7 @@ class _Opening:
             if not is_last:
                 if base >= first_scanned:
                     segment.seal(bases[i + 1])
+                segment.end_offset = bases[i + 1]
                 segment.sealed = True
         next_offset = max(next_offset, floor)
         last_ms = _last_append_ms(segments)

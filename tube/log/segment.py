@@ -64,6 +64,7 @@ class Segment:
         "_saved",
         "base_offset",
         "dropped",
+        "end_offset",
         "first_append_ms",
         "hint",
         "max_append_ms",
@@ -80,6 +81,7 @@ class Segment:
         self._saved = 0
         self.base_offset = base_offset
         self.dropped = False
+        self.end_offset = -1  # of a sealed segment: where the next one begins
         self.first_append_ms: int | None = None
         self.hint = Entry(-1, 0, NO_TIME)  # where the last read ended: the next often begins there
         self.max_append_ms = NO_TIME
@@ -160,6 +162,7 @@ class Segment:
         """Take no further blocks: the index gets its last entry."""
         if self.size and self.index().last.position < self.size:
             self.index().add(next_offset, self.size, self.max_append_ms)
+        self.end_offset = next_offset
         self.sealed = True
 
     # Reading
@@ -171,9 +174,11 @@ class Segment:
             StoreError: the disk cannot read them.
             FileNotFoundError: the segment was dropped.
         """
-        file = self.file()
         try:
+            file = self.file()
             return self._place.disk.pread(file.fd, length, position)
+        except FileNotFoundError:
+            raise
         except OSError as e:
             raise StoreError(f"{self.path} at {position}: {e.strerror}") from e
 
@@ -200,7 +205,8 @@ class Segment:
 
     def header_at(self, position: int) -> Header | None:
         """Return the block header at ``position``, if there is a good one."""
-        return decode_header(self.read_bytes(position, BLOCK_HEADER_BYTES), 0, self._place.home)
+        head = memoryview(self.read_bytes(position, BLOCK_HEADER_BYTES))
+        return decode_header(head, 0, self._place.home)
 
     def begin_of(self, entry: Entry) -> Entry:
         """Return ``entry`` if the segment bears it out, else a safe place to begin.
@@ -221,8 +227,8 @@ class Segment:
         found = self.begin_of(entry)
         if found is entry:
             return entry
-        self._index = self.rebuilt(self.size)
-        return self._index.by_offset(offset)
+        self._rebuild()
+        return self.index().by_offset(offset)
 
     def find_time(self, time_ms: int) -> Entry:
         """Return where a search for the first block appended at ``time_ms`` or later begins."""
@@ -230,8 +236,8 @@ class Segment:
         found = self.begin_of(entry)
         if found is entry:
             return entry
-        self._index = self.rebuilt(self.size)
-        return self._index.by_time(time_ms)
+        self._rebuild()
+        return self.index().by_time(time_ms)
 
     def last_append_ms(self) -> int:
         """Return the latest append time in the segment, ``NO_TIME`` for an empty one."""
@@ -297,6 +303,12 @@ class Segment:
         self.first_append_ms = first.append_time_ms if first else None
         return True
 
+    def _rebuild(self) -> None:
+        """Replace an index that the segment does not bear out."""
+        index = self.rebuilt(self.size)
+        self._saved = 0
+        self._index = index
+
     def rebuilt(self, end: int) -> Index:
         """Return an index of the file up to ``end``, from its blocks."""
         index = Index(self.base_offset, self._place.interval_bytes)
@@ -311,7 +323,7 @@ class Segment:
             latest = max(latest, header.append_time_ms)
             offset = header.base_offset + header.span
         if self.sealed and end:
-            index.add(offset, end, latest)
+            index.add(self.end_offset, end, latest)
         return index
 
     @property

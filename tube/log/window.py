@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from tube.errors import (
     BadRequestError,
@@ -28,21 +29,26 @@ from tube.log.values import Append, Appended, LogOptions
 Outcome = Appended | TubeError
 
 
+class Encoded(NamedTuple):
+    """One append of a batch; ``number`` says which of the window's it is."""
+
+    number: int
+    head: bytes
+    block: Block
+    durable: bool
+
+
 class Batch:
     """What a window appends to one partition."""
 
-    __slots__ = ("blocks", "durable", "heads", "log", "next_offset", "numbers", "pieces", "segment")
+    __slots__ = ("encoded", "log", "next_offset", "pieces", "segment")
 
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
         self.next_offset = log.view.next_offset
         self.segment: Segment | None = None
-        self.blocks: list[Block] = []
-        self.heads: list[bytes] = []
+        self.encoded: list[Encoded] = []
         self.pieces: list[bytes | memoryview] = []
-        self.durable: list[bool] = []
-        self.numbers: list[int] = []
-        """Which of the window's appends these are."""
 
 
 class Window:
@@ -103,11 +109,8 @@ class Window:
                 self.outcomes.append(BadRequestError(f"a number is out of range: {e}"))
                 continue
             batch.next_offset = block.end_offset
-            batch.blocks.append(block)
-            batch.heads.append(head)
+            batch.encoded.append(Encoded(number, head, block, append.durable))
             batch.pieces += (head, payload)
-            batch.durable.append(append.durable)
-            batch.numbers.append(number)
             self.outcomes.append(Appended(base, block))
 
     def write_segments(self) -> None:
@@ -118,10 +121,10 @@ class Window:
         """
         options = self._options
         for batch in list(self._batches.values()):
-            if not batch.blocks:
+            if not batch.encoded:
                 del self._batches[batch.log]
                 continue
-            now_ms = batch.blocks[0].append_time_ms
+            now_ms = batch.encoded[0].block.append_time_ms
             try:
                 sealed = batch.log.roll_if_due(
                     options.segment_bytes, options.segment_age_ms, now_ms
@@ -140,8 +143,8 @@ class Window:
         del self._batches[batch.log]
         _cut_back(batch)
         text = f"{batch.log.directory}: {error.strerror}"
-        for number in batch.numbers:
-            self.outcomes[number] = StoreError(text)
+        for encoded in batch.encoded:
+            self.outcomes[encoded.number] = StoreError(text)
 
     def records(self, notes: Sequence[bytes]) -> list[bytes | memoryview]:
         """Return the journal's records for what must be durable."""
@@ -152,7 +155,7 @@ class Window:
             assert segment is not None
             key = batch.log.key
             position = segment.size
-            for head, block, durable in zip(batch.heads, batch.blocks, batch.durable, strict=True):
+            for _, head, block, durable in batch.encoded:
                 length = HEADER_BYTES + len(block.payload)
                 if durable:
                     base = segment.base_offset
@@ -173,7 +176,7 @@ class Window:
         for batch in self._batches.values():
             assert batch.segment is not None
             self._dirty[batch.segment] = None
-            batch.log.publish(batch.blocks)
+            batch.log.publish([encoded.block for encoded in batch.encoded])
 
 
 def _cut_back(batch: Batch) -> None:
