@@ -7,6 +7,7 @@ while the peer does not read what we sent.  So a slow or hostile peer costs boun
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol as Shape
 from typing import cast
 
@@ -93,14 +94,15 @@ class FramedProtocol(Protocol):
 
     def dataReceived(self, data: bytes) -> None:
         """Decode what came; a peer that breaks the framing is cut off."""
-        try:
+        frames: list[Frame] = []
+        with suppress(WireError):  # the decoder keeps it as its fault
             frames = self._decoder.feed(data)
-        except WireError as error:
-            log.warn("{peer}: closed: {error}", peer=self.connected_to, error=str(error))
-            self.abort()
-            return
         if frames:
             self._receive(self, frames)
+        if self._decoder.fault is not None:
+            error = str(self._decoder.fault)
+            log.warn("{peer}: closed: {error}", peer=self.connected_to, error=error)
+            self.abort()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Tell the owner once."""
