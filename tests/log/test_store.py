@@ -236,7 +236,7 @@ def test_a_damaged_journal_record_does_not_hide_the_later_ones(tmp_path):
     segments(copy)[0].write_bytes(b"")
 
     back = opened(copy)
-    assert texts(back) == ["a", "c"] or texts(back) == ["b", "c"]
+    assert texts(back) == ["a", "c"]
     assert back.recovery.notes == [b"note"]
     assert any("unreadable" in warning for warning in back.recovery.warnings)
     back.close()

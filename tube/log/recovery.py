@@ -169,8 +169,9 @@ class _Opening:
         if not self._sizes:  # killed between the directory and its first segment
             create_file(self._place.disk, self._directory / segment_name(0))
             self._sizes[0] = 0
+        floor = self._synced.next_offset if self._synced else 0  # given once, never again
         self._check_synced()
-        floor = self._drop_empty()
+        floor = max(floor, self._drop_empty())
         bases = sorted(self._sizes)
         first_scanned = self._synced.segment_base if self._synced else bases[0]
         segments = []
