@@ -264,6 +264,8 @@ class _Reading:
                 self._close_gaps(segment, base)
             size = self._size + header.payload_length
             if base >= self._end_offset or (size > self._bytes_max and blocks):
+                if base >= self._end_offset:  # a hole before it is read through
+                    result.next_offset = max(result.next_offset, self._end_offset)
                 segment.hint = Entry(result.next_offset, found.position, NO_TIME)
                 return True
             blocks.append(found.block())
