@@ -44,6 +44,13 @@ class HttpConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BrokerHttpConfig(HttpConfig):
+    """The HTTP port of a broker: metrics, health; 8080 is the master's."""
+
+    port: int = option(8081, doc="TCP port; 0 takes any free port, -1 opens none", minimum=-1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class TokenConfig:
     """Tokens and what brokers demand of clients."""
 
@@ -148,7 +155,7 @@ class BrokerConfig:
     drain_s: float = option(10.0, doc="how long a stop waits for requests in flight", minimum=0)
     connections_max: int = option(20_000, doc="most open connections", minimum=1)
     log: LogConfig = section(LogConfig, doc="the log")
-    http: HttpConfig = section(HttpConfig, doc="the HTTP port")
+    http: BrokerHttpConfig = section(BrokerHttpConfig, doc="the HTTP port")
 
 
 def load(kind: type[T], table: Mapping[str, object], overrides: Iterable[str] = ()) -> T:

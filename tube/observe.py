@@ -32,7 +32,10 @@ class LineObserver:
     def __call__(self, event: LogEvent) -> None:
         """Write the event, unless it is less important than asked for."""
         level = event.get("log_level", LogLevel.info)
-        if _LEVELS.get(level, 1) < self._least:
+        # Twisted says "starting on 8715", "Main loop terminated": only its warnings are for us.
+        ours = str(event.get("log_namespace", "")).startswith("tube")
+        least = self._least if ours else max(self._least, _LEVELS[LogLevel.warn])
+        if _LEVELS.get(level, 1) < least:
             return
         at = datetime.fromtimestamp(event.get("log_time", 0), UTC).isoformat(
             timespec="milliseconds"

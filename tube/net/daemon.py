@@ -64,12 +64,19 @@ async def stop_listening(port: IListeningPort) -> None:
         await result
 
 
+def print_ready(ports: dict[str, int]) -> None:
+    """The contract of every process: one JSON line ``{"ready": true, "ports": {…}}``."""
+    print(json.dumps({"ready": True, "ports": ports}), flush=True)  # noqa: T201  the contract
+
+
 async def run(
-    reactor: Reactor, serve: Callable[[Reactor, AsyncExitStack], Awaitable[dict[str, int]]]
+    reactor: Reactor,
+    serve: Callable[[Reactor, AsyncExitStack], Awaitable[dict[str, int]]],
+    announce: Callable[[dict[str, int]], None] = print_ready,
 ) -> None:
     """Serve until the process is told to stop, then stop in reverse order.
 
-    Prints one JSON line ``{"ready": true, "ports": {…}}`` when ``serve`` has returned the ports.
+    ``announce`` tells the ports that ``serve`` returned, once everything serves.
     """
     use_monotonic_clock(reactor)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -85,7 +92,7 @@ async def run(
     try:
         async with AsyncExitStack() as stack:
             ports = await serve(reactor, stack)
-            print(json.dumps({"ready": True, "ports": ports}), flush=True)  # noqa: T201  the contract
+            announce(ports)
             await stopping
     finally:
         stopped.callback(None)
