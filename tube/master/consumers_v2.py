@@ -1,0 +1,134 @@
+"""The verbs for consumers that balance themselves ("V2", spec section 4.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from tube.errors import BadRequestError
+from tube.master.consumers import (
+    FlowIds,
+    FlowView,
+    Registration,
+    activate,
+    check_deployed,
+    check_registration,
+    flow_view,
+)
+from tube.master.core import Core
+from tube.master.topology import version_of
+from tube.values import ClientId, GroupName, Partition
+from tube.wire import records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldVersions:
+    """Versions of the metadata that a client holds; -2: none."""
+
+    brokers: int = -2
+    topics: int = -2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfBalancedView:
+    """What such a consumer is told; lists are None when the client has them."""
+
+    epoch: int
+    flow: FlowView
+    visit_token: int
+    auth_token: str
+    brokers_id: int
+    brokers: list[str] | None
+    topics_id: int
+    topics: list[str] | None = field(default=None)
+
+
+class SelfBalanced:
+    """Consumers of client-balanced groups register, send heartbeats and ask for metadata."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def register(self, asked: Registration, versions: HeldVersions) -> SelfBalancedView:
+        """A consumer joins its group.
+
+        Raises:
+            BadRequestError: a name is malformed, or the node id is not below the source count.
+            StandbyError: we do not lead.  TopicNotDeployedError: no broker serves a topic.
+            InconsistentGroupError: it does not agree with the other members.
+        """
+        check_registration(asked)
+        wanted, core = asked.wanted, self._core
+        if wanted.source_count > 0 and not 0 <= wanted.node_id < wanted.source_count:
+            raise BadRequestError(
+                f"node id {wanted.node_id} is not in 0..{wanted.source_count - 1}"
+            )
+        core.leader.require(asked.client_id)
+        check_deployed(core, wanted.topics)
+        async with core.group_lock:
+            await activate(core, asked.group)
+            core.leader.require(asked.client_id)
+            new = core.registry.join(
+                asked.group, asked.client_id, asked.host, wanted, asked.held, core.now_s()
+            )
+        core.chronicle.note(
+            "join",
+            group=asked.group,
+            client_id=asked.client_id,
+            reason="new member" if new else "registered again",
+            detail=f"from {asked.host}, balances itself",
+        )
+        return self._view(asked.client_id, asked.group, asked.flow, versions)
+
+    def heartbeat(
+        self,
+        client_id: ClientId,
+        group: GroupName,
+        held: Collection[Partition] | None,
+        ids: FlowIds,
+        versions: HeldVersions,
+    ) -> SelfBalancedView:
+        """A consumer is alive; ``held`` is None when it does not report.
+
+        Raises:
+            StandbyError: we do not lead.  NotRegisteredError: it must register again.
+        """
+        core = self._core
+        core.leader.require(client_id)
+        member = core.registry.touch(group, client_id, core.now_s())
+        if held is not None:
+            member.held = set(held)
+        return self._view(client_id, group, ids, versions)
+
+    def metadata(
+        self, client_id: ClientId, group: GroupName, versions: HeldVersions
+    ) -> SelfBalancedView:
+        """Where the consumer's topics are.
+
+        Raises:
+            StandbyError: we do not lead.  NotRegisteredError: it must register again.
+        """
+        core = self._core
+        records.check_client_id(client_id)
+        core.leader.require(client_id)
+        core.registry.touch(group, client_id, core.now_s())
+        return self._view(client_id, group, FlowIds(), versions)
+
+    def _view(
+        self, client_id: ClientId, group: GroupName, ids: FlowIds, versions: HeldVersions
+    ) -> SelfBalancedView:
+        core = self._core
+        topology = core.topology
+        brokers_id = topology.broker_checksum()
+        topics = topology.metas(core.registry.groups[group].wanted.topics)
+        topics_id = version_of(topics)
+        return SelfBalancedView(
+            epoch=core.leader.require(client_id),
+            flow=flow_view(core, group, ids),
+            visit_token=core.visit.current,
+            auth_token=core.auth_token(client_id[:256]),
+            brokers_id=brokers_id,
+            brokers=topology.broker_list() if brokers_id != versions.brokers else None,
+            topics_id=topics_id,
+            topics=topics if topics_id != versions.topics else None,
+        )
