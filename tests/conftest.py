@@ -43,7 +43,8 @@ def nothing_left_behind() -> Iterator[list[LogEvent]]:
     gc.collect()  # lost Deferreds report when collected
     globalLogPublisher.removeObserver(observe)
     left = [c for c in reactor.getDelayedCalls() if c.active() and c not in before]
+    names = [f"{call.func} in {call.getTime() - reactor.seconds():.3f} s" for call in left]
     for call in left:
         call.cancel()
     assert not failures, "\n".join(e["log_failure"].getTraceback() for e in failures)
-    assert not left, f"timers left running: {left}"
+    assert not left, f"timers left running: {names}"

@@ -32,10 +32,6 @@ class _Promise:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._future: asyncio.Future[Any] = loop.create_future()
 
-    @property
-    def done(self) -> bool:
-        return self._future.done()
-
     def resolve(self, value: Any) -> None:
         if not self._future.done():
             self._future.set_result(value)

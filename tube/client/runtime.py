@@ -23,11 +23,7 @@ class Cancellable(Protocol):
 
 
 class Promise(Protocol[T]):
-    """A result that comes later; awaited by one coroutine only."""
-
-    @property
-    def done(self) -> bool:
-        """Whether it was resolved or failed."""
+    """A result that comes later; awaited by one coroutine only, which goes on in the loop's next turn."""
 
     def resolve(self, value: T) -> None:
         """Give the result; later calls do nothing."""

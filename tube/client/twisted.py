@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import secrets
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
@@ -36,24 +37,29 @@ from tube.values import Address, Partition
 
 
 class _Promise:
-    """A result that comes later."""
+    """A result that comes later.
 
-    __slots__ = ("_deferred",)
+    Its coroutine goes on in the reactor's next turn, as with asyncio: a Deferred alone would run it inside
+    whatever resolved the promise, which may be a coroutine that it wants to cancel.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_deferred", "_soon", "done")
+
+    def __init__(self, soon: Callable[[Callable[[], object]], None]) -> None:
         self._deferred: Deferred[Any] = Deferred()
-
-    @property
-    def done(self) -> bool:
-        return bool(self._deferred.called)
+        self._soon = soon
+        self.done = False
 
     def resolve(self, value: Any) -> None:
-        if not self._deferred.called:
-            self._deferred.callback(value)
+        self._settle(value)
 
     def fail(self, error: Exception) -> None:
-        if not self._deferred.called:
-            self._deferred.errback(Failure(error))
+        self._settle(Failure(error))
+
+    def _settle(self, result: Any) -> None:
+        if not self.done:
+            self.done = True
+            self._soon(lambda: None if self._deferred.called else self._deferred.callback(result))
 
     def wait(self) -> Awaitable[Any]:
         return self._deferred
@@ -133,6 +139,7 @@ class TwistedRuntime:
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
+        self._turn: deque[Callable[[], object]] = deque()
 
     def now_s(self) -> float:
         return time.monotonic()
@@ -147,7 +154,17 @@ class TwistedRuntime:
         return _Timer(self._reactor.callLater(delay_s, f))
 
     def promise(self) -> _Promise:
-        return _Promise()
+        return _Promise(self._soon)
+
+    def _soon(self, f: Callable[[], object]) -> None:
+        if not self._turn:
+            self._reactor.callLater(0, self._next_turn)
+        self._turn.append(f)
+
+    def _next_turn(self) -> None:
+        turn, self._turn = self._turn, deque()
+        for f in turn:
+            f()
 
     def spawn(
         self, coroutine: Coroutine[Any, Any, None], failed: Callable[[Exception], None]
