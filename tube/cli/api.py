@@ -48,6 +48,7 @@ class Api:
         self.address = address
         self._token = token
         self._timeout_s = timeout_s
+        self.date = ""  # of the last answer, as the server's clock said
         # A proxy of the environment is for the web, not for a cluster's own ports.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -85,6 +86,7 @@ class Api:
         try:
             request = urllib.request.Request(url, content, headers, method=method)
             with self._opener.open(request, timeout=self._timeout_s + wait_s) as answer:
+                self.date = answer.headers.get("Date", "")
                 return bytes(answer.read(ANSWER_BYTES_MAX))
         except HTTPError as error:
             with error:

@@ -65,7 +65,7 @@ def report(error: BaseException) -> None:
     elif isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     else:
-        text = str(error)
+        text, hint = f"{type(error).__name__}: {error}", "a bug; --debug shows where"
     text = " ".join(text.split()) or type(error).__name__
     click.echo(f"tube: {text}", err=True)
     if hint:

@@ -70,7 +70,7 @@ def document(message: Message) -> dict[str, Any]:
         "filter": message.filter,
         "headers": dict(message.headers),
     }
-    return found | _text("key", message.key) | _text("value", message.value)
+    return _text("key", message.key) | _text("value", message.value) | found
 
 
 def _text(name: str, content: bytes | None) -> dict[str, str | None]:

@@ -87,7 +87,7 @@ def _children(
     children: list[subprocess.Popen[str]] = []
     try:
         for i in range(count):
-            command = [sys.executable, "-m", "tube.cli.main", "broker", "--config", path]
+            command = [sys.executable, "-P", "-m", "tube.cli.main", "broker", "--config", path]
             for text in [*sets, *overrides(config, i)]:
                 command += ["--set", text]
             command += ["--verbose"] * verbose

@@ -16,7 +16,6 @@ from click.shell_completion import CompletionItem
 
 from tube import __version__
 from tube.cli.failures import INTERRUPTED, exit_code, report
-from tube.errors import TubeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,7 +105,7 @@ def run(arguments: Sequence[str]) -> int:
         # The reader is gone: nothing more can be said, and Python must not try to when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
-    except (click.ClickException, TubeError, OSError) as error:
+    except Exception as error:  # the one edge of every command
         if debug:
             import traceback
 

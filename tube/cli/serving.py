@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tube.errors import TubeError
-
 if TYPE_CHECKING:
     from tube.net.clock import Reactor
 
@@ -40,7 +38,7 @@ def serve_until_stopped(
     """Run ``serve`` on the reactor until SIGTERM or SIGINT; return the exit code.
 
     Raises:
-        TubeError: what kept it from starting.
+        Exception: what kept it from starting, a TubeError unless it is a bug.
     """
     from twisted.internet.task import react
     from twisted.logger import LogLevel
@@ -49,12 +47,12 @@ def serve_until_stopped(
     from tube.observe import begin_logging
 
     begin_logging(level=LogLevel.levelWithName(level))
-    refused: list[TubeError] = []
+    refused: list[Exception] = []
 
     async def body(reactor: Reactor) -> None:
         try:
             await run(reactor, serve, announce or print_ready)
-        except TubeError as error:
+        except Exception as error:  # the command line reports it, one line or a traceback
             refused.append(error)
 
     code = 0

@@ -1,0 +1,39 @@
+SHELL = /bin/bash
+
+.PHONY: dev test lint format types proto sim cluster bench check quickstart
+
+dev:            ## .venv with everything that developers need
+	. scripts/environment.sh && make_environment .venv && install_when_changed .venv -e '.[test,speed,postgresql,dev]'
+
+test:           ## unit and property tests
+	scripts/test -m 'not slow'
+
+lint:           ## style, format, layout
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/python -m pytest -q tests/test_layout.py
+
+format:
+	.venv/bin/ruff check --fix
+	.venv/bin/ruff format
+
+types:
+	.venv/bin/mypy
+
+proto:          ## tube/pb from proto
+	.venv/bin/python scripts/gen_proto.py
+
+sim:            ## simulations
+	scripts/test tests/sim
+
+cluster:        ## real processes
+	scripts/test tests/cli
+
+bench:          ## one JSON result per program
+	for program in bench/*.py; do .venv/bin/python $$program || exit 1; done
+
+quickstart:
+	scripts/quickstart
+
+check:          ## all that CI runs
+	.ci/run
