@@ -1,0 +1,77 @@
+"""The schema is made by migrations, and a master can tell whether it fits."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+
+from tube.errors import SchemaError
+from tube.master.db import engine as engines
+from tube.master.db import migrate
+
+
+@pytest.fixture
+def empty(empty_url):
+    made = engines.create(empty_url)
+    yield made
+    made.dispose()
+
+
+def test_an_empty_database_is_brought_to_the_schema(empty):
+    """Tables and migrations agree, and a second upgrade does nothing."""
+    assert migrate.current(empty) is None
+    assert "tube db upgrade" in migrate.check(empty)[0]
+
+    migrate.upgrade(empty)
+    migrate.upgrade(empty)
+
+    assert migrate.current(empty) == migrate.head()
+    assert migrate.check(empty) == []
+
+
+def test_a_difference_between_tables_and_migrations_is_found(engine):
+    """What a developer forgot shows up."""
+    with engine.begin() as conn:
+        conn.execute(sa.text("DROP TABLE statistics"))
+
+    assert any("statistics" in problem for problem in migrate.check(engine))
+
+
+@pytest.mark.parametrize(
+    ("level", "oldest", "hint"), [(0, 0, "tube db upgrade"), (9, 9, "upgrade the program")]
+)
+def test_an_older_and_a_newer_schema_are_refused(engine, level, oldest, hint):
+    """One line says what to do."""
+    with engine.begin() as conn:
+        conn.execute(sa.text(f"UPDATE schema_compat SET level = {level}, oldest_code = {oldest}"))
+
+    refused = migrate.refusal(engine)
+
+    assert refused is not None
+    assert hint in refused.hint
+    assert hint in migrate.check(engine)[0]
+
+
+def test_a_newer_schema_that_still_fits_is_taken(engine):
+    """Expand, then contract: two versions share the database during an upgrade."""
+    with engine.begin() as conn:
+        conn.execute(sa.text("UPDATE schema_compat SET level = 9, oldest_code = 1"))
+
+    assert migrate.refusal(engine) is None
+
+
+def test_a_schema_of_an_unknown_program_is_not_upgraded(engine):
+    """Its migrations are not ours."""
+    with engine.begin() as conn:
+        conn.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+
+    with pytest.raises(SchemaError, match="9999"):
+        migrate.upgrade(engine)
+
+
+def test_a_schema_without_a_level_is_refused(engine):
+    """Somebody cleared the row."""
+    with engine.begin() as conn:
+        conn.execute(sa.text("DELETE FROM schema_compat"))
+
+    assert migrate.refusal(engine) is not None
