@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,3 +87,15 @@ def test_addresses_may_be_ipv6() -> None:
     """Brackets are the URL's, not the host's."""
     assert parse_address("[::1]:8715") == Address("::1", 8715)
     assert parse_address("a:1") == Address("a", 1)
+
+
+def test_the_reference_page_is_fresh() -> None:
+    """docs/reference/config.md is what the dataclasses say."""
+    root = Path(__file__).parent.parent
+    done = subprocess.run(
+        [sys.executable, str(root / "scripts" / "gen_config_docs.py"), "--check"],
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stderr
