@@ -14,14 +14,13 @@ from typing import Any
 
 from tube.client import consumer as consumer_core
 from tube.client import producer as producer_core
+from tube.client.blocking import BATCH_MAX
 from tube.client.consumer import Hook
 from tube.client.core import Core
 from tube.client.options import ClientOptions, ConsumerOptions, ProducerOptions
 from tube.client.values import Message, Outgoing, Receipt
 from tube.errors import BufferFullError, TubeError, UnreachableError
 from tube.values import Address, Partition
-
-BATCH_MAX = 1000
 
 
 class _Promise:

@@ -6,91 +6,37 @@ used from any thread; a consumer by one thread at a time.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from tube.client import consumer as consumer_core
-from tube.client import producer as producer_core
-from tube.client.aio import BATCH_MAX, AsyncioRuntime
-from tube.client.consumer import Hook
-from tube.client.core import Core
 from tube.client.options import ClientOptions, ConsumerOptions, ProducerOptions, parse_url
-from tube.client.producer import Entry
 from tube.client.values import Message, Outgoing, Receipt
-from tube.errors import BufferFullError, ClosedError, TimedOutError, TubeError
+from tube.errors import BufferFullError, ClosedError, TubeError
 from tube.values import Partition
+
+if (
+    TYPE_CHECKING
+):  # asyncio, protobuf and the core are loaded by the first client, not by the import
+    from tube.client import consumer as consumer_core
+    from tube.client import producer as producer_core
+    from tube.client.consumer import Hook
+    from tube.client.producer import Entry
+    from tube.client.thread import LoopThread
 
 T = TypeVar("T")
 
-GRACE_S = 5.0
-"""What the thread may take longer than a call's own deadline."""
-
-
-class _Thread:
-    """The background thread with its event loop."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self._callbacks = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tube-callbacks")
-        self.runtime = AsyncioRuntime(self.loop, self._call_user)
-        self._thread = threading.Thread(target=self._run, name="tube-client", daemon=True)
-        self._thread.start()
-
-    def call(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Run a coroutine there and wait for its result.
-
-        Raises:
-            TimedOutError: the thread did not answer in time.
-        """
-        if threading.current_thread() is self._thread:
-            coroutine.close()
-            raise RuntimeError("the blocking client cannot be used in its own thread")
-        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
-        try:
-            return future.result(timeout_s)
-        except FutureTimeoutError:
-            if not future.done():
-                future.cancel()
-                raise TimedOutError(f"the client did not answer within {timeout_s:g} s") from None
-            raise
-        except BaseException:
-            future.cancel()
-            raise
-
-    def soon(self, f: Callable[[], object]) -> None:
-        """Call ``f`` there."""
-        self.loop.call_soon_threadsafe(f)
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._callbacks.shutdown(wait=False)
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(GRACE_S)
-
-    async def _call_user(self, f: Callable[..., object], *args: object) -> None:
-        await self.loop.run_in_executor(self._callbacks, lambda: f(*args))
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        try:
-            self.loop.run_forever()
-            for task in asyncio.all_tasks(self.loop):
-                task.cancel()
-            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
-        finally:
-            self.loop.close()
+BATCH_MAX = 1000
+"""Messages that one ``batches`` gives unless asked otherwise."""
 
 
 class Producer:
     """Sends messages to one topic.  ``Client.producer`` makes it."""
 
-    def __init__(self, core: producer_core.Producer, thread: _Thread) -> None:
+    def __init__(self, core: producer_core.Producer, thread: LoopThread) -> None:
         self._core = core
         self._thread = thread
         self._entries: deque[Entry] = deque()
@@ -205,7 +151,7 @@ class Consumer:
     asked for.
     """
 
-    def __init__(self, core: consumer_core.Consumer, thread: _Thread) -> None:
+    def __init__(self, core: consumer_core.Consumer, thread: LoopThread) -> None:
         self._core = core
         self._thread = thread
 
@@ -284,8 +230,10 @@ class Client:
         report: Callable[[str], None] = lambda _text: None,
     ) -> None:
         parse_url(url)  # before there is a thread to stop
-        self._thread = _Thread()
-        self._core = Core(self._thread.runtime, url, options, report)
+        from tube.client.thread import LoopThread
+
+        self._thread = LoopThread()
+        self._core = self._thread.core(url, options, report)
         self._closed = False
 
     def producer(self, topic: str, options: ProducerOptions | None = None) -> Producer:
