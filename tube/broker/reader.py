@@ -47,7 +47,9 @@ class Reader:
             StoreError: the disk failed.
         """
         blocks = self._tail.read((topic_id, partition_id), offset, bytes_max)
-        if blocks is not None:
+        # Just behind the cache's end there is none, but the log may have a block whose ``appended`` has yet to
+        # reach this thread.  "Nothing", said at once, made a waiting pull ask again without ever letting it in.
+        if blocks:
             self.tail_reads += 1
             kept = _below(blocks, end_offset)
             return ReadResult(kept, [], kept[-1].end_offset if kept else offset)
