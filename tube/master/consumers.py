@@ -357,7 +357,6 @@ def left(core: Core, gone: Gone, *, kind: str, reason: str) -> None:
         core.balancer.forget(gone.group)
     elif gone.member.wanted.kind is not Kind.CLIENT:
         core.balancer.changed(gone.group, f"{client_id} {reason}")
-        core.balancer.wake_takers(gone.group)
 
 
 def flow_view(core: Core, group: str, ids: FlowIds) -> FlowView:
