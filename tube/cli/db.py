@@ -43,12 +43,12 @@ def _database_options(f: F) -> F:
 @_database_options
 def upgrade(path: str, sets: tuple[str, ...], url: str | None) -> None:
     """Apply the migrations that are missing."""
-    from tube.master.db import migrate
+    from tube.master.db import migrate, schema
 
     with _engine(path, sets, url) as engine:
-        before = migrate.current(engine)
+        before = schema.current(engine)
         migrate.upgrade(engine)
-        after = migrate.current(engine)
+        after = schema.current(engine)
     click.echo(f"already at {after}" if before == after else f"{before or 'empty'} → {after}")
 
 
@@ -56,10 +56,10 @@ def upgrade(path: str, sets: tuple[str, ...], url: str | None) -> None:
 @_database_options
 def current(path: str, sets: tuple[str, ...], url: str | None) -> None:
     """Show the newest migration that was applied, and the newest there is."""
-    from tube.master.db import migrate
+    from tube.master.db import migrate, schema
 
     with _engine(path, sets, url) as engine:
-        click.echo(f"{migrate.current(engine) or 'empty'} (newest: {migrate.head()})")
+        click.echo(f"{schema.current(engine) or 'empty'} (newest: {migrate.head()})")
 
 
 @db.command("check")

@@ -19,7 +19,7 @@ from tube.master.brokers import Brokers
 from tube.master.core import Core
 from tube.master.database import Database
 from tube.master.db import engine as engines
-from tube.master.db import migrate
+from tube.master.db import schema
 from tube.master.db.lease import Candidate
 from tube.master.gateway import MasterGateway
 from tube.master.groups import Groups
@@ -158,8 +158,8 @@ def _prepare(engine: sa.Engine, *, upgrade: bool) -> None:
     """Check the schema; runs in a worker."""
     try:
         if upgrade:
-            migrate.upgrade(engine)
-        refused = migrate.refusal(engine)
+            _upgrade(engine)
+        refused = schema.refusal(engine)
     except sa.exc.SQLAlchemyError as error:
         cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
         raise StoreError(
@@ -168,6 +168,17 @@ def _prepare(engine: sa.Engine, *, upgrade: bool) -> None:
         ) from error
     if refused is not None:
         raise refused
+
+
+def _upgrade(engine: sa.Engine) -> None:
+    """Bring the database to the newest schema; an empty one needs no Alembic."""
+    revision = schema.current(engine)
+    if revision is None:
+        schema.create(engine)
+    elif revision != schema.REVISION:
+        from tube.master.db import migrate
+
+        migrate.upgrade(engine)
 
 
 @asynccontextmanager

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import sqlalchemy as sa
 
 from tube.errors import SchemaError
 from tube.master.db import engine as engines
-from tube.master.db import migrate
+from tube.master.db import migrate, schema
+from tube.master.db.tables import schema_compat
 
 
 @pytest.fixture
@@ -19,13 +22,13 @@ def empty(empty_url):
 
 def test_an_empty_database_is_brought_to_the_schema(empty):
     """Tables and migrations agree, and a second upgrade does nothing."""
-    assert migrate.current(empty) is None
+    assert schema.current(empty) is None
     assert "tube db upgrade" in migrate.check(empty)[0]
 
     migrate.upgrade(empty)
     migrate.upgrade(empty)
 
-    assert migrate.current(empty) == migrate.head()
+    assert schema.current(empty) == migrate.head()
     assert migrate.check(empty) == []
 
 
@@ -45,7 +48,7 @@ def test_an_older_and_a_newer_schema_are_refused(engine, level, oldest, hint):
     with engine.begin() as conn:
         conn.execute(sa.text(f"UPDATE schema_compat SET level = {level}, oldest_code = {oldest}"))
 
-    refused = migrate.refusal(engine)
+    refused = schema.refusal(engine)
 
     assert refused is not None
     assert hint in refused.hint
@@ -57,7 +60,7 @@ def test_a_newer_schema_that_still_fits_is_taken(engine):
     with engine.begin() as conn:
         conn.execute(sa.text("UPDATE schema_compat SET level = 9, oldest_code = 1"))
 
-    assert migrate.refusal(engine) is None
+    assert schema.refusal(engine) is None
 
 
 def test_a_schema_of_an_unknown_program_is_not_upgraded(engine):
@@ -74,4 +77,25 @@ def test_a_schema_without_a_level_is_refused(engine):
     with engine.begin() as conn:
         conn.execute(sa.text("DELETE FROM schema_compat"))
 
-    assert migrate.refusal(engine) is not None
+    assert schema.refusal(engine) is not None
+
+
+def test_creating_at_once_gives_what_the_migrations_give(tmp_path: Path) -> None:
+    """A fresh SQLite file needs no Alembic, and is the same to the letter."""
+    described = []
+    for name, make in (("created", schema.create), ("migrated", migrate.upgrade)):
+        engine = engines.create(f"sqlite:///{tmp_path / name}.db", "")
+        make(engine)
+        with engine.connect() as conn:
+            rows = conn.execute(
+                sa.text("SELECT type, name, sql FROM sqlite_master ORDER BY name")
+            ).all()
+            compat = conn.execute(sa.select(schema_compat)).all()
+        described.append(
+            ([(r.type, r.name, " ".join((r.sql or "").split())) for r in rows], compat)
+        )
+        assert migrate.check(engine) == []
+        engine.dispose()
+
+    assert migrate.head() == schema.REVISION
+    assert described[0] == described[1]

@@ -7,7 +7,6 @@ upgrade.  The row in ``schema_compat`` says which programs may run on it.
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Final
 
 import sqlalchemy as sa
 from alembic import command
@@ -17,10 +16,8 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from tube.errors import SchemaError
-from tube.master.db.tables import metadata, schema_compat
-
-LEVEL: Final = 1
-"""The schema that this program was written for: the number of the newest migration."""
+from tube.master.db.schema import refusal
+from tube.master.db.tables import metadata
 
 
 def upgrade(engine: sa.Engine) -> None:
@@ -42,43 +39,11 @@ def upgrade(engine: sa.Engine) -> None:
         command.upgrade(config, "head")
 
 
-def current(engine: sa.Engine) -> str | None:
-    """The newest migration that was applied, None for an empty database."""
-    with engine.connect() as conn:
-        return _revision(conn)
-
-
 def head() -> str:
     """The newest migration that this program has."""
     revision = _scripts().get_current_head()
     assert revision is not None
     return revision
-
-
-def refusal(engine: sa.Engine) -> SchemaError | None:
-    """Why a master of this program must not run on the database, None when it may."""
-    revision = current(engine)
-    if revision is None:
-        return SchemaError("the database has no schema yet", hint="run: tube db upgrade")
-    with engine.connect() as conn:
-        row = conn.execute(
-            sa.select(schema_compat.c.level, schema_compat.c.oldest_code)
-        ).one_or_none()
-    if row is None:
-        return SchemaError("the database's schema has no level", hint="run: tube db upgrade")
-    level, oldest_code = row
-    if level < LEVEL:
-        return SchemaError(
-            f"the database has schema level {level}, this program needs {LEVEL}",
-            hint="run: tube db upgrade",
-        )
-    if oldest_code > LEVEL:
-        return SchemaError(
-            f"the database has schema level {level}, for programs of level {oldest_code} and up; "
-            f"this one has {LEVEL}",
-            hint="upgrade the program",
-        )
-    return None
 
 
 def check(engine: sa.Engine) -> list[str]:
