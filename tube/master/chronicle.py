@@ -74,14 +74,14 @@ class Chronicle:
                 at_ms=self._wall_ms(),
                 kind=kind,
                 group=group,
-                client_id=client_id,
+                client_id=_clean(client_id),
                 topic=topic,
                 broker_id=broker_id,
                 partition_id=partition_id,
                 round_id=round_id,
-                reason=reason,
+                reason=_clean(reason),
                 principal=principal,
-                detail=detail,
+                detail=_clean(detail),
             )
         )
         if self._timer is None and not self._writing:
@@ -170,3 +170,8 @@ class Chronicle:
         if news in self._readers:
             self._readers.remove(news)
             news.callback(None)
+
+
+def _clean(text: str | None) -> str | None:
+    """A client id may be any text; PostgreSQL refuses a NUL, and with it the whole batch."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}") if text is not None else None
