@@ -22,10 +22,11 @@ def command_ms(*arguments: str) -> float:
     return (time.perf_counter() - started) * 1000
 
 
-def first_message_s() -> tuple[float, float, float]:
-    """Seconds to ready, seconds to the first message consumed, megabytes when idle."""
+def first_message_s() -> tuple[float, float, float, float]:
+    """Seconds to ready, to the first message consumed; megabytes before and after it."""
     started = time.monotonic()
     with dev() as server:
+        idle_mb = server.resident_mb()
         server.create_topic("demo", 1)
         with Client(server.url) as client:
             client.producer("demo").send(b"hello").result(10)
@@ -33,19 +34,20 @@ def first_message_s() -> tuple[float, float, float]:
             while not consumer.batches(1, 1.0):
                 pass
             consumed_s = time.monotonic() - started
-        return server.ready_s, consumed_s, server.resident_mb()
+        return server.ready_s, consumed_s, idle_mb, server.resident_mb()
 
 
 def main() -> None:
     """Measure."""
-    empty, helped, imported, ready, consumed, resident = [], [], [], [], [], []
+    empty, helped, imported, ready, consumed, idle, resident = [], [], [], [], [], [], []
     for _ in range(RUNS):
         empty.append(command_ms("-c", "pass"))
         helped.append(command_ms("-m", "tube.cli.main", "--help"))
         imported.append(command_ms("-c", "import tube.client"))
-        ready_s, consumed_s, megabytes = first_message_s()
+        ready_s, consumed_s, idle_mb, megabytes = first_message_s()
         ready.append(ready_s)
         consumed.append(consumed_s)
+        idle.append(idle_mb)
         resident.append(megabytes)
     report(
         "start",
@@ -55,6 +57,7 @@ def main() -> None:
             "import_blocking_client_ms": spread(imported, 1),
             "dev_ready_s": spread(ready),
             "dev_first_message_consumed_s": spread(consumed),
+            "dev_resident_mb_idle": spread(idle, 1),
             "dev_resident_mb_after_one_message": spread(resident, 1),
         },
     )

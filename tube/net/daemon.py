@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -92,6 +93,8 @@ async def run(
     try:
         async with AsyncExitStack() as stack:
             ports = await serve(reactor, stack)
+            gc.collect()  # what the imports left behind,
+            gc.freeze()  # and no later collection walks through the rest of them
             announce(ports)
             await stopping
     finally:
