@@ -1,9 +1,8 @@
 """What a message costs the broker: CPU from the operating system, load from pre-encoded frames.
 
-The load generator sends frames that were encoded beforehand and counts answers, so it leaves the CPU to the server
-and
-the client's cost out of the figure.  Rows come in turn within one run; compare them with each other, not with
-another machine's.  The rows are those of the design's table of figures.
+The load generator sends frames that were encoded beforehand and counts answers, so it leaves the CPU to the
+server and the client's cost out of the figure.  Rows come in turn within one run; compare them with each other,
+not with another machine's.  The rows are those of the design's table of figures.
 """
 
 from __future__ import annotations

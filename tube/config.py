@@ -90,7 +90,7 @@ class MasterConfig:
     )
     take_over_wait_s: float = option(
         0.0,
-        doc="after a fail-over partitions are not handed out for this long; 0: as the lease says",
+        doc="after a fail-over partitions are not handed out for this long; 0: half of consumer_timeout_s",
         minimum=0,
     )
     consumer_timeout_s: float = option(
