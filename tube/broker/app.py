@@ -30,6 +30,7 @@ from tube.broker.topics import Topics
 from tube.broker.upkeep import Upkeep
 from tube.broker.uplink import Epoch, Uplink, load_epoch, save_epoch
 from tube.config import BrokerConfig, parse_address
+from tube.errors import NotFoundError, TubeError
 from tube.log.store import LogStore
 from tube.log.tail import TailCache
 from tube.log.values import LogOptions
@@ -77,6 +78,7 @@ async def serve(reactor: Reactor, config: BrokerConfig, stack: AsyncExitStack) -
     offsets = Offsets()
     snapshot = await disk.call(offset_file.load, directory)
     offsets.restore(snapshot, store.recovery.notes)
+    await _clamp(offsets, store, disk)
 
     topics = Topics()
     reader = Reader(reactor, store, reads, TailCache(config.log.tail_cache_bytes))
@@ -165,6 +167,35 @@ async def _store(config: BrokerConfig, directory: Path, disk: Workers) -> AsyncI
         yield store
     finally:
         await disk.call(store.close)
+
+
+async def _clamp(offsets: Offsets, store: LogStore, disk: Workers) -> None:
+    """Move offsets that lie behind the end of their partition back to it.
+
+    A power cut takes the last messages of a topic with ``ack = "written"``, but not the commits of their
+    offsets: the group would pass over the next messages that take their places.
+    """
+
+    def end(topic_id: int, partition_id: int) -> int | None:
+        try:
+            return store.bounds(topic_id, partition_id).next_offset
+        except NotFoundError:
+            return None
+
+    notes = []
+    for claim, committed, end_offset in offsets.beyond(end):
+        log.warn(
+            "{claim}: offset {offset} is beyond the end {end}: it is moved there",
+            claim=str(claim),
+            offset=committed.offset,
+            end=end_offset,
+        )
+        notes.append(offsets.reset(claim, committed.topic_id, end_offset, wall_ms()))
+    if notes:
+        try:
+            await disk.call(store.commit, [], notes)
+        except TubeError as error:  # the next checkpoint saves it
+            log.warn("the moved offsets are not saved yet: {error}", error=str(error))
 
 
 @asynccontextmanager

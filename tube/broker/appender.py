@@ -14,6 +14,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from tube.errors import ReceiveOverflowError, StoppingError, TubeError
+from tube.limits import BATCH_COUNT_MAX
 from tube.log.store import LogStore
 from tube.log.values import Append, Appended
 from tube.net.workers import Workers
@@ -25,6 +26,9 @@ WINDOW_BYTES_MAX = 32 * 1024 * 1024
 
 QUEUE_BYTES_MAX = 256 * 1024 * 1024
 """Most payload bytes that wait; beyond, senders get 419 and try again."""
+
+NOTES_MAX = 100_000
+"""Most notes that wait: some 10 MB.  Beyond, whoever waits for one gets 419, and unconfirmed ones are dropped."""
 
 MERGED_BYTES_MAX = 1024 * 1024
 """Batches of one partition are put into one block up to this size."""
@@ -118,15 +122,23 @@ class Appender:
     def note(self, note: bytes) -> Deferred[None]:
         """Write a note to the journal; fires when it is durable."""
         queue = self._durable
-        queue.notes.append(note)
         waiter: Deferred[None] = Deferred()
+        if len(queue.notes) >= NOTES_MAX:
+            waiter.errback(Failure(ReceiveOverflowError(f"{NOTES_MAX} notes wait for the disk")))
+            return waiter
+        queue.notes.append(note)
         queue.note_waiters.append(waiter)
         if not queue.busy:
             self._begin(queue)
         return waiter
 
     def note_soon(self, note: bytes) -> None:
-        """Write a note with the next window that comes anyway, or at once; nobody waits for it."""
+        """Write a note with the next window that comes anyway, or at once; nobody waits for it.
+
+        It may be lost: memory knows more, and the next snapshot has it.
+        """
+        if len(self._durable.notes) >= NOTES_MAX:
+            return
         self._durable.notes.append(note)
         if not self._durable.busy:
             self._begin(self._durable)
@@ -220,7 +232,7 @@ def _take(queue: _Queue) -> list[Batch]:
 def _merge(batches: list[Batch]) -> list[list[Batch]]:
     """Put batches of one partition together into blocks; order within a partition stays."""
     groups: list[list[Batch]] = []
-    open_groups: dict[tuple[int, int], tuple[list[Batch], int]] = {}
+    open_groups: dict[tuple[int, int], tuple[list[Batch], int, int]] = {}
     for batch in batches:
         key = (batch.topic_id, batch.partition_id)
         if batch.producer_id:  # its block carries its sequence, so it stands alone
@@ -228,13 +240,17 @@ def _merge(batches: list[Batch]) -> list[list[Batch]]:
             groups.append([batch])
             continue
         found = open_groups.get(key)
-        if found is not None and found[1] + batch.payload_bytes <= MERGED_BYTES_MAX:
+        if (
+            found is not None
+            and found[1] + batch.payload_bytes <= MERGED_BYTES_MAX
+            and found[2] + batch.count <= BATCH_COUNT_MAX
+        ):
             found[0].append(batch)
-            open_groups[key] = (found[0], found[1] + batch.payload_bytes)
+            open_groups[key] = (found[0], found[1] + batch.payload_bytes, found[2] + batch.count)
         else:
             group = [batch]
             groups.append(group)
-            open_groups[key] = (group, batch.payload_bytes)
+            open_groups[key] = (group, batch.payload_bytes, batch.count)
     return groups
 
 

@@ -9,7 +9,7 @@ from twisted.logger import Logger
 from tube.broker.offsets import Offsets
 from tube.broker.reader import Reader
 from tube.broker.topics import Topics, TopicSettings
-from tube.limits import MESSAGE_BYTES_DEFAULT
+from tube.limits import MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX
 from tube.log.store import LogStore
 from tube.log.values import LogKey
 from tube.net.workers import Workers
@@ -86,14 +86,15 @@ class Catalogue:
         for text in texts:
             config = settings.parse_topic_config(text)
             topic = self._topics.get(config.topic)
-            if topic is not None:
-                rest = [other for other in self._topics if other.name != topic.name]
-                self._topics.update(rest)
-                for partition_id in topic.partition_ids():
-                    self._reader.forget(topic.topic_id, partition_id)
-                await self._disk.call(self._store.delete, topic.topic_id)
-                self._offsets.forget_topic(topic.name, topic.topic_id)
-                log.info("topic {topic} is deleted", topic=topic.name)
+            if topic is None:  # not served any more, but its files may be there
+                topic = self._settings(config)
+            rest = [other for other in self._topics if other.name != topic.name]
+            self._topics.update(rest)
+            for partition_id in topic.partition_ids():
+                self._reader.forget(topic.topic_id, partition_id)
+            await self._disk.call(self._store.delete, topic.topic_id)
+            self._offsets.forget_topic(topic.name, topic.topic_id)
+            log.info("topic {topic} is deleted", topic=topic.name)
             done.append(
                 settings.format_topic_config(
                     settings.TopicConfig(topic=config.topic, status_id=REMOVED)
@@ -116,7 +117,7 @@ class Catalogue:
             store_count=config.num_topic_stores or 1,
             accept_publish=config.accept_publish is not False,
             accept_subscribe=config.accept_subscribe is not False,
-            message_bytes_max=config.max_msg_size or MESSAGE_BYTES_DEFAULT,
+            message_bytes_max=min(config.max_msg_size or MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX),
             durable=fact.durable if fact is not None and fact.HasField("durable") else True,
             retention_ms=settings.parse_delete_policy(policy) if policy else None,
             retention_bytes=(fact.retention_bytes or None) if fact is not None else None,

@@ -74,6 +74,34 @@ class Offsets:
         self._committed[claim] = Committed(offset, topic_id, at_ms)
         return _note("r", claim, topic_id, offset, old, at_ms)
 
+    def note_of(self, claim: Claim) -> bytes:
+        """A note of where the claim stands; it must have an offset."""
+        at = self._committed[claim]
+        return _note("c", claim, at.topic_id, at.offset, at.at_ms)
+
+    def put_back(self, claim: Claim, topic_id: int, offset: int, old: int | None) -> None:
+        """Take a reset to ``offset`` back, unless the claim has moved on."""
+        current = self._committed.get(claim)
+        if current is None or (current.topic_id, current.offset) != (topic_id, offset):
+            return
+        self._undo.pop(claim, None)
+        if old is None:
+            del self._committed[claim]
+        else:
+            current.offset = old
+
+    def beyond(self, end: Callable[[int, int], int | None]) -> list[tuple[Claim, Committed, int]]:
+        """Claims that are behind the end of their partition, and where that is.
+
+        ``end(topic_id, partition_id)`` is None for a partition that is not there.
+        """
+        found = []
+        for claim, committed in self._committed.items():
+            end_offset = end(committed.topic_id, claim.partition_id)
+            if end_offset is not None and committed.offset > end_offset:
+                found.append((claim, committed, end_offset))
+        return found
+
     def undo(self, claim: Claim, now_ms: int) -> int | None:
         """The offset before the last reset.
 
@@ -86,7 +114,7 @@ class Offsets:
         return undo.old
 
     def resets(self, group: GroupName) -> list[Claim]:
-        """The partitions whose last reset can be undone."""
+        """The partitions that were reset, newest value each; ``undo`` says whether it is not too late."""
         return [claim for claim in self._undo if claim.group == group]
 
     def forget(self, group: GroupName, topic: str | None) -> bytes:

@@ -22,7 +22,7 @@ from twisted.logger import Logger
 
 from tube.broker.holders import Claim
 from tube.broker.service import BrokerService
-from tube.errors import BadRequestError, ConflictError, TubeError
+from tube.errors import BadRequestError, ConflictError, StoreError, TubeError
 from tube.values import GroupName
 
 log = Logger(namespace="tube.broker.orders")
@@ -100,7 +100,10 @@ class Orders:
         for claim in self._service.offsets.resets(group):
             if only not in (None, claim.topic):
                 continue
-            old = self._service.offsets.undo(claim, self._wall_ms())
+            try:
+                old = self._service.offsets.undo(claim, self._wall_ms())
+            except StoreError:  # too long ago; others may not be
+                continue
             target = (
                 self._service.bounds(claim.topic, claim.partition_id).first_offset
                 if old is None

@@ -91,14 +91,21 @@ class Reader:
         finally:
             if timer.active():
                 timer.cancel()
+            self._leave(key, waiter)  # one that was cancelled is still there
 
     def _give_up(self, key: Key, waiter: Deferred[bool]) -> None:
-        waiting = self._waiting.get(key, [])
-        if waiter in waiting:
-            waiting.remove(waiter)
-            if not waiting:
-                del self._waiting[key]
+        if self._leave(key, waiter):
             waiter.callback(False)
+
+    def _leave(self, key: Key, waiter: Deferred[bool]) -> bool:
+        """Remove a waiter; False when it was not there any more."""
+        waiting = self._waiting.get(key, [])
+        if waiter not in waiting:
+            return False
+        waiting.remove(waiter)
+        if not waiting:
+            del self._waiting[key]
+        return True
 
 
 def _below(blocks: list[Block], end_offset: int | None) -> list[Block]:

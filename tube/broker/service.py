@@ -5,7 +5,7 @@ After every ``await`` the hold is checked again: ownership may have moved while 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +14,7 @@ from twisted.internet.defer import Deferred
 from tube.broker.appender import Appender, Batch, Result
 from tube.broker.flow import FlowControl
 from tube.broker.holders import Claim, Hold, Holders
+from tube.broker.ledger import Ledger
 from tube.broker.offsets import Offsets
 from tube.broker.pull import Cut, cut
 from tube.broker.reader import Reader
@@ -33,6 +34,9 @@ from tube.log.store import LogStore
 from tube.log.values import Bounds, ReadResult
 from tube.net.workers import Workers
 from tube.values import ClientId, GroupName
+
+Room = Callable[[int], Awaitable[None]]
+"""``await room(byte_count)`` before messages are read: the asker may not have read its answers yet."""
 
 START_SAVED: Final = 0
 START_LATEST_ONCE: Final = 1
@@ -102,6 +106,7 @@ class BrokerService:
         self.flow = flow
         self.appender = appender
         self.reader = reader
+        self.ledger = Ledger(offsets, appender, wall_ms)
         self._store = store
         self._reads = reads
         self._now_s = now_s
@@ -160,21 +165,18 @@ class BrokerService:
         hold = self.holders.take(claim, client, self._now_s())
         hold.filters, hold.features, hold.peer = filters, features, peer
         bounds = self._bounds(topic, claim.partition_id)
-        offset = self.offsets.get(claim, topic.topic_id)
-        note: bytes | None = None
-        now_ms = self._wall_ms()
+        saved = offset = self.offsets.get(claim, topic.topic_id)
         if offset is None:
             offset = bounds.first_offset if start == START_SAVED else bounds.next_offset
-            note = self.offsets.commit(claim, topic.topic_id, offset, now_ms)
         if start == START_LATEST:
             wanted = bounds.next_offset
         if wanted is not None:
-            target = min(max(wanted, bounds.first_offset), bounds.next_offset)
-            if target != offset:
-                offset = target
-                note = self.offsets.reset(claim, topic.topic_id, offset, now_ms)
-        if note is not None:
-            await self.appender.note(note)
+            offset = min(max(wanted, bounds.first_offset), bounds.next_offset)
+        if saved is None:
+            await self.ledger.commit(claim, topic.topic_id, offset)
+        elif offset != saved:
+            await self.ledger.reset(claim, topic.topic_id, offset)
+        if offset != saved:
             self._same(claim, client, hold)
         return Registered(offset, bounds.next_offset)
 
@@ -185,11 +187,17 @@ class BrokerService:
             NotRegisteredError, DuplicateHolderError: it does not hold the partition.
         """
         hold = self.holders.release(claim, client)
+        self.flow.forget(claim)
         topic = self.topics.get(claim.topic)
-        if keep and hold.pending is not None and topic is not None:
-            note = self.offsets.commit(claim, topic.topic_id, hold.pending, self._wall_ms())
-            if note is not None:
-                await self.appender.note(note)
+        if topic is not None:
+            self.reader.wake(topic.topic_id, claim.partition_id)
+            if keep and hold.pending is not None:
+                await self.ledger.commit(claim, topic.topic_id, hold.pending)
+
+    def holds(self, claim: Claim, client: ClientId) -> bool:
+        """Whether the client has the partition."""
+        hold = self.holders.find(claim)
+        return hold is not None and hold.client == client
 
     def heartbeat(self, claims: Iterable[Claim], client: ClientId) -> list[tuple[Claim, TubeError]]:
         """Renew holds; return those that the client does not have, with the reason."""
@@ -212,6 +220,7 @@ class BrokerService:
         bypass_flow: bool = False,
         wait_ms: int = 0,
         bytes_max: int = 0,
+        room: Room | None = None,
     ) -> Pulled:
         """The next batch of a held partition (spec section 4.5).
 
@@ -242,6 +251,11 @@ class BrokerService:
             if offset < bounds.next_offset:
                 if not bypass_flow:
                     self._check_flow(claim, lag_bytes)
+                if room is not None:
+                    await room(bytes_max)
+                    self._same(claim, client, hold, turn)
+                    room = None
+                    continue  # while it waited, others may have moved the offset
                 pulled = await self._pull(claim, topic, hold, offset, bytes_max)
                 self._same(claim, client, hold, turn)
                 if pulled.count or self._now_s() >= until_s:
@@ -279,9 +293,7 @@ class BrokerService:
             if offset is not None and offset > bounds.next_offset:
                 raise BadRequestError(f"offset {offset} is after the end {bounds.next_offset}")
             if target is not None:
-                note = self.offsets.commit(claim, topic.topic_id, target, self._wall_ms())
-                if note is not None:
-                    await self.appender.note(note)
+                await self.ledger.commit(claim, topic.topic_id, target)
         if offset is None:
             hold.pending = None
         committed = self.offsets.get(claim, topic.topic_id)
@@ -301,6 +313,7 @@ class BrokerService:
         end_offset: int | None,
         wait_ms: int,
         filters: frozenset[int],
+        room: Room | None = None,
     ) -> Pulled:
         """Messages from ``offset`` on, without holding the partition.
 
@@ -324,6 +337,8 @@ class BrokerService:
         if offset == bounds.next_offset:
             answer = Cut(next_offset=offset)
         else:
+            if room is not None:
+                await room(bytes_max)
             found = await self._read(topic, partition_id, offset, bytes_max, end_offset)
             answer = _cut(found, offset, bytes_max, end_offset, filters)
         self._count(answer)
@@ -368,8 +383,9 @@ class BrokerService:
         old = self.offsets.get(claim, topic.topic_id)
         target = min(max(offset, bounds.first_offset), bounds.next_offset)
         self.holders.evict(claim)
+        self.flow.forget(claim)
         self.reader.wake(topic.topic_id, claim.partition_id)
-        await self.appender.note(self.offsets.reset(claim, topic.topic_id, target, self._wall_ms()))
+        await self.ledger.reset(claim, topic.topic_id, target)
         return old, target
 
     def expire(self) -> list[tuple[Claim, Hold]]:
@@ -426,9 +442,7 @@ class BrokerService:
         return max(offset, bounds.first_offset)
 
     def _commit_soon(self, claim: Claim, topic: TopicSettings, offset: int) -> None:
-        note = self.offsets.commit(claim, topic.topic_id, offset, self._wall_ms())
-        if note is not None:
-            self.appender.note_soon(note)
+        self.ledger.commit_soon(claim, topic.topic_id, offset)
 
     def _check_flow(self, claim: Claim, lag_bytes: int) -> None:
         wait_ms = self.flow.wait_ms(claim, lag_bytes, self._now_s(), self._wall_ms())

@@ -10,7 +10,7 @@ from twisted.logger import Logger
 from tube.broker import offset_file
 from tube.broker.service import BrokerService
 from tube.config import BrokerConfig
-from tube.errors import StoreError, TubeError
+from tube.errors import TubeError
 from tube.log.retention import Retention
 from tube.log.store import LogStore
 from tube.net.workers import Workers
@@ -67,7 +67,9 @@ class Upkeep:
             checkpoint = await self._disk.call(self._store.begin_checkpoint)
             # Taken after the journal was rolled: notes written from here on are in the new file.
             snapshot = self._service.offsets.snapshot()
+            mark = self._service.ledger.mark()
             await self._background.call(offset_file.save, self._directory, snapshot)
+            self._service.ledger.settled(mark)
             await self._background.call(self._store.finish_checkpoint, checkpoint)
         except (TubeError, OSError) as error:
             log.warn("the checkpoint failed, the journal is kept: {error}", error=str(error))
@@ -80,7 +82,11 @@ class Upkeep:
             topic.topic_id: Retention(topic.retention_ms, topic.retention_bytes)
             for topic in self._service.topics
         }
-        dropped = await self._disk.call(self._store.retain, policies, self._wall_ms())
+        try:
+            dropped = await self._disk.call(self._store.retain, policies, self._wall_ms())
+        except TubeError as error:
+            log.warn("retention: {error}", error=str(error))
+            return
         for segment in dropped:
             log.info(
                 "retention: topic {topic_id} partition {partition_id}: {bytes} bytes before offset {offset} go",
@@ -106,7 +112,7 @@ class Upkeep:
             log.info("offsets of group {group} are forgotten: nobody used them", group=group)
             try:
                 await self._service.appender.note(self._service.offsets.forget(group, None))
-            except StoreError as error:
+            except TubeError as error:
                 log.warn("forgetting {group}: {error}", group=group, error=str(error))
 
     async def _checkpoint_if_long(self) -> None:

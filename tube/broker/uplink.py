@@ -7,21 +7,28 @@ the broker serves on with what it knows.
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from tube.broker.admission import Admission
 from tube.broker.catalogue import Catalogue
 from tube.broker.flow import FlowControl
 from tube.broker.orders import Orders
-from tube.errors import NotRegisteredError, StandbyError, TubeError, UnreachableError
+from tube.errors import (
+    BadRequestError,
+    NotRegisteredError,
+    StandbyError,
+    TubeError,
+    UnreachableError,
+)
 from tube.net.caller import Caller, connect
 from tube.net.clock import Reactor
 from tube.pb import MasterService_pb2 as pb
@@ -34,6 +41,10 @@ log = Logger(namespace="tube.broker.uplink")
 
 CALL_S = 10.0
 RETRY_S = 0.5
+
+RESULT_BYTES_MAX = 512 * 1024
+"""Longest result of an order; a master takes no heartbeat over ``SMALL_CALL_BYTES_MAX``."""
+
 VERSION = "tube-0.1"
 
 
@@ -193,7 +204,7 @@ class Uplink:
 
     async def _heartbeat(self) -> None:
         known = self._known
-        results, self._results = self._results, []
+        results = self._some_results()
         removed, self._removed = self._removed, []
         reports = self._report
         request = pb.HeartRequestB2M(
@@ -215,16 +226,14 @@ class Uplink:
         if reports:
             request.brokerDefaultConfInfo = known.defaults
             request.brokerTopicSetConfInfo.extend(known.topics)
-        if self._ours and not reports and not removed:
+        if self._ours and not reports and not removed and not self._results:
             request.wait_ms = int(self._heartbeat_s * 1000)
-        try:
-            body = await self._call_or_wake(request.SerializeToString())
-        except TubeError:
-            self._results = (
-                results + self._results
-            )  # the master asks again or the order has expired
+
+        def unheard() -> None:
+            self._results = results + self._results
             self._removed = removed + self._removed
-            raise
+
+        body = await self._call_or_wake(request.SerializeToString(), unheard)
         if body is None:
             return
         answer = rpc.parse(pb.HeartResponseM2B, body)
@@ -237,10 +246,25 @@ class Uplink:
         if not self._ours and not self._report and not self._removed:
             await self._sleep(self._heartbeat_s)
 
-    async def _call_or_wake(self, body: bytes) -> bytes | None:
+    def _some_results(self) -> list[tuple[int, str]]:
+        """Take as many results as a heartbeat has room for, at least one."""
+        total = taken = 0
+        for _, text in self._results:
+            total += len(text)
+            if taken and total > RESULT_BYTES_MAX:
+                break
+            taken += 1
+        results, self._results = self._results[:taken], self._results[taken:]
+        return results
+
+    async def _call_or_wake(self, body: bytes, unheard: Callable[[], None]) -> bytes | None:
         """The answer of a heartbeat, or None when something here must be told first.
 
-        The held heartbeat that is left behind is answered by the master when the next one comes.
+        The held heartbeat that is left behind is answered by the master when the next one comes; what the
+        answer says of configurations and orders, later answers say again.
+
+        Args:
+            unheard: called when the master has not, or may not have, heard the heartbeat; maybe long after.
         """
         wake: Deferred[None] = Deferred()
         self._wake = wake
@@ -249,30 +273,41 @@ class Uplink:
         )
         done: Deferred[bytes | None] = Deferred()
 
-        def answered(result: Any) -> None:
+        def failed(failure: Failure) -> None:
+            unheard()
             if not done.called:
-                done.callback(result) if not hasattr(result, "raiseException") else done.errback(
-                    result
-                )
+                done.errback(failure)
 
-        calling.addBoth(answered)
+        def answered(answer: bytes) -> None:
+            if done.called:
+                self._answered_late(answer)
+            else:
+                done.callback(answer)
+
+        calling.addCallbacks(answered, failed)
+        calling.addErrback(lambda failure: log.failure("a late answer", failure=failure))
         wake.addCallback(lambda _none: None if done.called else done.callback(None))
         try:
             return await done
+        except CancelledError:
+            calling.cancel()
+            raise
         finally:
             self._wake = None
+
+    def _answered_late(self, body: bytes) -> None:
+        """Take from the answer of a heartbeat that was left behind what is said once only."""
+        answer = rpc.parse(pb.HeartResponseM2B, body)
+        if answer.success and answer.epoch >= self._epoch.highest:
+            self._report = self._report or answer.needReportData
+            self._learn(answer)
 
     async def _apply(
         self, answer: pb.RegisterResponseM2B | pb.HeartResponseM2B, *, take: bool
     ) -> bool:
         """Take over what the answer says; True when the configuration changed."""
-        self.last_heard_s = self._reactor.seconds()
-        self._catalogue.stop(read=answer.stopRead, write=answer.stopWrite)
-        if answer.HasField("brokerAuthorizedInfo"):
-            tokens = records.parse_visit_tokens(answer.brokerAuthorizedInfo.visitAuthorizedToken)
-            self._admission.learn_visit_tokens((tokens.valid, tokens.fresh))
-        if answer.signing_keys:
-            self._admission.learn_keys((key.key_id, key.secret) for key in answer.signing_keys)
+        self._learn(answer)
+        before = replace(self._known)
         self._apply_rules(answer)
         if answer.topic_facts_id != self._known.facts_id:
             self._catalogue.learn_facts(answer.topic_facts)
@@ -284,7 +319,13 @@ class Uplink:
             known.defaults = answer.brokerDefaultConfInfo
             known.topics = tuple(answer.brokerTopicSetConfInfo)
         if take or answer.topic_facts:
-            await self._catalogue.configure(self._known.defaults, self._known.topics)
+            try:
+                await self._catalogue.configure(self._known.defaults, self._known.topics)
+            except TubeError as error:  # a full disk, say: the master tells it again, we serve on
+                log.warn("the configuration cannot be applied: {error}", error=str(error))
+                self._known = before
+                take = False
+                await self._sleep(RETRY_S)
         for order in answer.orders:
             if order.order_id in self._orders_seen:  # repeated until the master has its result
                 continue
@@ -292,6 +333,16 @@ class Uplink:
             carried = Deferred.fromCoroutine(self._carry_out(order.order_id, order.json))
             carried.addErrback(lambda failure: log.failure("an order failed", failure=failure))
         return take
+
+    def _learn(self, answer: pb.RegisterResponseM2B | pb.HeartResponseM2B) -> None:
+        """Take over the switches and the tokens, which every answer has."""
+        self.last_heard_s = self._reactor.seconds()
+        self._catalogue.stop(read=answer.stopRead, write=answer.stopWrite)
+        if answer.HasField("brokerAuthorizedInfo"):
+            tokens = records.parse_visit_tokens(answer.brokerAuthorizedInfo.visitAuthorizedToken)
+            self._admission.learn_visit_tokens((tokens.valid, tokens.fresh))
+        if answer.signing_keys:
+            self._admission.learn_keys((key.key_id, key.secret) for key in answer.signing_keys)
 
     def _apply_rules(self, answer: pb.RegisterResponseM2B | pb.HeartResponseM2B) -> None:
         if answer.HasField("flowCheckId") and answer.flowCheckId != self._known.flow_check_id:
@@ -311,6 +362,11 @@ class Uplink:
 
     async def _carry_out(self, order_id: int, text: str) -> None:
         result = await self._orders.carry_out(text)
+        if len(result) > RESULT_BYTES_MAX:  # its heartbeat would be cut off, again and again
+            refusal = BadRequestError(
+                f"the result has {len(result)} bytes, the limit is {RESULT_BYTES_MAX}: ask for less"
+            )
+            result = json.dumps({"error": {"code": refusal.code, "message": str(refusal)}})
         self._results.append((order_id, result))
         if self._wake is not None and not self._wake.called:
             self._wake.callback(None)
@@ -335,8 +391,11 @@ class Epoch:
         if epoch and epoch < self.highest:
             raise StandbyError(f"the master's epoch {epoch} is over, {self.highest} has begun")
         if epoch > self.highest:
-            self._save(epoch)
             self.highest = epoch
+            try:
+                self._save(epoch)
+            except OSError as error:  # a full disk must not keep us from the master
+                log.warn("epoch {epoch} is not saved: {error}", epoch=epoch, error=str(error))
 
 
 def load_epoch(path: Path) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import json
+import resource
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 from twisted.internet.address import IPv4Address, IPv6Address
@@ -24,9 +25,26 @@ bare prototype a third slower (design section 12)."""
 
 BACKLOG = 1024
 
+OPEN_FILES_MAX = 1024 * 1024
+"""Enough for all connections and segments, where the system sets no limit."""
+
 
 class PortInUseError(TubeError):
     """The port cannot be listened on."""
+
+
+def raise_open_files_limit() -> int:
+    """Let this process open as many files as the system allows it to; return how many that is.
+
+    The usual soft limit of 1,024 is for programs that use ``select``; a broker has that many connections.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_MAX)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return soft
+    with suppress(ValueError, OSError):  # some systems promise more than they allow
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def port_number(port: IListeningPort) -> int:
@@ -81,6 +99,7 @@ async def run(
     """
     use_monotonic_clock(reactor)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    raise_open_files_limit()
     stopping: Deferred[None] = Deferred()
     stopped: Deferred[None] = Deferred()
 

@@ -6,19 +6,21 @@ while the peer does not read what we sent.  So a slow or hostile peer costs boun
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol as Shape
 from typing import cast
 
 from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress, IDelayedCall, IPushProducer, IReactorTime
 from twisted.internet.protocol import Protocol, ServerFactory, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from tube.errors import WireError
+from tube.errors import UnreachableError, WireError
 from tube.limits import (
     BUFFERED_BYTES_MAX,
     FRAME_BYTES_MAX,
@@ -43,6 +45,7 @@ class Transport(Shape):
     def registerProducer(self, producer: IPushProducer, streaming: bool) -> None: ...
     def setTcpNoDelay(self, enabled: bool) -> None: ...
     def setTcpKeepAlive(self, enabled: bool) -> None: ...
+    def unregisterProducer(self) -> None: ...
     def getPeer(self) -> IAddress: ...
 
 
@@ -73,6 +76,10 @@ class FramedProtocol(Protocol):
         self._in_flight = 0
         self._in_flight_bytes = 0
         self._write_full = False
+        self._unsent_bytes = 0
+        self._reserved_bytes = 0
+        self._letting_in = False
+        self._room: deque[tuple[int, Deferred[None]]] = deque()
         self._paused = False
         self._greeting: IDelayedCall | None = None
         self.connected_to = ""
@@ -109,6 +116,9 @@ class FramedProtocol(Protocol):
         self.closed = True
         if self._greeting is not None and self._greeting.active():
             self._greeting.cancel()
+        waiting, self._room = self._room, deque()
+        for _, waiter in waiting:
+            waiter.errback(Failure(UnreachableError("the connection was lost")))
         self._lost(self, reason)
 
     def pauseProducing(self) -> None:
@@ -119,6 +129,8 @@ class FramedProtocol(Protocol):
     def resumeProducing(self) -> None:
         """The send buffer has room again."""
         self._write_full = False
+        self._unsent_bytes = 0
+        self._let_in()
         self._regulate()
 
     def stopProducing(self) -> None:
@@ -146,6 +158,28 @@ class FramedProtocol(Protocol):
         """Send bytes; does nothing after the connection ended."""
         if not self.closed:
             self._transport.write(data)
+            if self._write_full:
+                self._unsent_bytes += len(data)
+
+    async def reserve(self, byte_count: int) -> None:
+        """Wait until an answer of about so many bytes may be made; ``release`` it when it is written.
+
+        A peer that asks for much and reads nothing waits here, and costs ``BUFFERED_BYTES_MAX``.
+
+        Raises:
+            UnreachableError: the connection ended.
+        """
+        if self._room or not self._fits(byte_count):
+            waiter: Deferred[None] = Deferred()
+            self._room.append((byte_count, waiter))
+            await waiter
+        else:
+            self._reserved_bytes += byte_count
+
+    def release(self, byte_count: int) -> None:
+        """The answer is written, or will not be."""
+        self._reserved_bytes -= byte_count
+        self._let_in()
 
     def begin(self, count: int, byte_count: int) -> None:
         """``count`` requests of ``byte_count`` bytes came and will be answered later."""
@@ -169,6 +203,8 @@ class FramedProtocol(Protocol):
     def close(self) -> None:
         """Close after what was written has been sent."""
         if not self.closed:
+            # With a paused producer Twisted asks it for more when all is sent, instead of closing.
+            self._transport.unregisterProducer()
             self._transport.loseConnection()
 
     def abort(self) -> None:
@@ -179,6 +215,22 @@ class FramedProtocol(Protocol):
     def _no_greeting(self) -> None:
         log.warn("{peer}: closed: no valid call within the limit", peer=self.connected_to)
         self.abort()
+
+    def _fits(self, byte_count: int) -> bool:
+        used = self._reserved_bytes + self._unsent_bytes
+        return not used or used + byte_count <= BUFFERED_BYTES_MAX
+
+    def _let_in(self) -> None:
+        if self._letting_in:  # one that is let in may be done at once, and release its room
+            return
+        self._letting_in = True
+        try:
+            while self._room and self._fits(self._room[0][0]):
+                byte_count, waiter = self._room.popleft()
+                self._reserved_bytes += byte_count
+                waiter.callback(None)
+        finally:
+            self._letting_in = False
 
     def _regulate(self) -> None:
         full = (

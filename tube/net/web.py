@@ -262,7 +262,7 @@ class JsonResource(Resource):
             content = request.content.read()
             try:
                 body = json.loads(content) if content else {}
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise BadRequestError(f"the body is not JSON: {error}") from error
             if not isinstance(body, dict):
                 raise BadRequestError("the body is not a JSON object")
@@ -274,14 +274,15 @@ class JsonResource(Resource):
         A page of another site may make a browser on this machine send requests; so what a browser sends
         on behalf of a page (``Origin``) needs the token.
         """
-        given = (request.getHeader("authorization") or "").removeprefix("Bearer ").strip()
-        if self._admin_token and hmac.compare_digest(given.encode(), self._admin_token.encode()):
+        raw: bytes = request.getHeader(b"authorization") or b""  # whatever bytes a client sends
+        given = raw.removeprefix(b"Bearer ").strip()
+        if self._admin_token and hmac.compare_digest(given, self._admin_token.encode()):
             return "admin"
         if route.right == VIEW:
             return peer
         if self._admin_token:
             raise CertificateError("changes need the admin token", hint="give it with --token-file")
-        if peer not in _LOCAL or request.getHeader("origin") is not None:
+        if peer not in _LOCAL or request.getHeader(b"origin") is not None:
             raise ForbiddenError(
                 "changes are only taken from this machine",
                 hint="set http.admin_token_file on the server and give the token with --token-file",

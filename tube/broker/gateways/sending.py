@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from google.protobuf.message import DecodeError
 
 from tube.broker.appender import Batch, Result
+from tube.broker.gateways.refusals import brief
 from tube.broker.topics import Topics, TopicSettings
 from tube.errors import BadRequestError, ForbiddenError, TubeError, WireError
 from tube.net.framed import FramedProtocol
@@ -118,9 +119,9 @@ def refuse(call: Call, error: TubeError, *, loudly: bool) -> bytes:
     """
     if loudly:
         name = rpc.refusal_name(error, call.protocol_version)
-        return rpc.encode_refusal(call.serial, call.protocol_version, False, name, str(error))
+        return rpc.encode_refusal(call.serial, call.protocol_version, False, name, brief(error))
     body = SendMessageResponseB2P(
-        success=False, errCode=error.code, errMsg=str(error), requireAuth=False
+        success=False, errCode=error.code, errMsg=brief(error), requireAuth=False
     )
     return rpc.encode_reply(
         call.serial, Method.SEND_MESSAGE, call.protocol_version, body.SerializeToString()

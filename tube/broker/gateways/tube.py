@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-from google.protobuf.message import Message
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from tube.broker.admission import Admission
 from tube.broker.appender import Batch
 from tube.broker.gateways import sending
+from tube.broker.gateways.refusals import REFUSALS, brief
 from tube.broker.gateways.sending import Sends
 from tube.broker.holders import Claim
 from tube.broker.service import BrokerService, Pulled
 from tube.errors import (
     BadRequestError,
     FrameTooLargeError,
-    NotFoundError,
     RefusedError,
-    SpeedLimitError,
     TubeError,
     UnknownMethodError,
     WireError,
@@ -30,6 +30,7 @@ from tube.limits import (
     BATCH_BYTES_MAX,
     BLOCK_BYTES_MAX,
     FRAME_BYTES_MAX,
+    PARTITIONS_PER_TOPIC_MAX,
     REPLY_BYTES_MAX,
     SMALL_CALL_BYTES_MAX,
 )
@@ -48,11 +49,30 @@ OK = 200
 OK_TEXT = "OK!"
 REGISTER, UNREGISTER = 31, 32
 
+MESSAGE_HEAD_BYTES = 64
+"""More than what a run adds to a message: tags, lengths, id, checksum, flag, type."""
+
 UNADMITTED_BYTES_MAX = 128 * 1024 * 1024
 """What all peers together may send in first calls that are larger than the limit for strangers."""
 
 Parts = list[bytes | memoryview]
-Verb = Callable[[FramedProtocol, Call], Coroutine[Deferred[Any], Any, Parts]]
+
+
+@dataclass(slots=True)
+class Asked:
+    """A call, and the room that its answer takes of the connection's."""
+
+    connection: FramedProtocol
+    call: Call
+    reserved_bytes: int = 0
+
+    async def room(self, byte_count: int) -> None:
+        """Wait until the peer has read enough of its answers."""
+        await self.connection.reserve(byte_count)
+        self.reserved_bytes += byte_count
+
+
+Verb = Callable[[Asked], Coroutine[Deferred[Any], Any, Parts]]
 
 
 class TubeGateway:
@@ -73,6 +93,7 @@ class TubeGateway:
         self._broker_id = broker_id
         self._next_id = next_id
         self._unadmitted: dict[FramedProtocol, int] = {}
+        self._waiting: dict[FramedProtocol, set[Deferred[None]]] = {}
         self.calls_refused = 0
         self._verbs: dict[int, Verb] = {
             Method.REGISTER_PARTITION: self._register,
@@ -95,7 +116,7 @@ class TubeGateway:
                 call = rpc.decode_call(frame)
             except rpc.MalformedCallError as error:
                 name = rpc.refusal_name(error, None)
-                connection.write(rpc.encode_refusal(error.serial, None, True, name, str(error)))
+                connection.write(rpc.encode_refusal(error.serial, None, True, name, brief(error)))
                 continue
             if call.method == Method.SEND_MESSAGE:
                 if sends is None:
@@ -114,6 +135,8 @@ class TubeGateway:
     def lost(self, connection: FramedProtocol, _reason: Failure) -> None:
         """A connection ended; holds stay until they run out, another connection may renew them."""
         self._unadmitted.pop(connection, None)
+        for waiting in self._waiting.pop(connection, ()):
+            waiting.cancel()
 
     def limit(self, connection: FramedProtocol, prefix: bytes) -> int:
         """How long a frame may be that begins with ``prefix``.
@@ -156,12 +179,18 @@ class TubeGateway:
             self._fatal(connection, call, error)
             return
         connection.begin(1, len(call.body))
-        Deferred.fromCoroutine(self._answer(connection, call, verb))
+        answering = Deferred.fromCoroutine(self._answer(Asked(connection, call), verb))
+        if call.method in _MAY_WAIT and not answering.called and not connection.closed:
+            waiting = self._waiting.setdefault(connection, set())
+            waiting.add(answering)
+            answering.addBoth(lambda _none: waiting.discard(answering))
 
-    async def _answer(self, connection: FramedProtocol, call: Call, verb: Verb) -> None:
+    async def _answer(self, asked: Asked, verb: Verb) -> None:
         """Await the verb and write what it says; never raises."""
+        connection, call = asked.connection, asked.call
         try:
-            parts = await verb(connection, call)
+            await asked.room(0)
+            parts = await verb(asked)
             if not connection.admitted:
                 self._admit(connection)
             announced = (
@@ -172,21 +201,24 @@ class TubeGateway:
                 call.serial, call.method, call.protocol_version, parts, block_bytes
             )
             connection.write(b"".join(pieces))
+        except CancelledError:
+            pass  # the connection is lost
         except WireError as error:
             self._fatal(connection, call, error)
         except TubeError as error:
             self.calls_refused += 1
-            body = _REFUSALS[call.method](error).SerializeToString()
+            body = REFUSALS[call.method](error).SerializeToString()
             connection.write(
                 rpc.encode_reply(call.serial, call.method, call.protocol_version, body)
             )
         except Exception:
             log.failure("method {method}: failed", method=call.method, peer=connection.connected_to)
-            body = _REFUSALS[call.method](TubeError("internal error")).SerializeToString()
+            body = REFUSALS[call.method](TubeError("internal error")).SerializeToString()
             connection.write(
                 rpc.encode_reply(call.serial, call.method, call.protocol_version, body)
             )
         finally:
+            connection.release(asked.reserved_bytes)
             connection.end(1, len(call.body))
 
     def _admit(self, connection: FramedProtocol) -> None:
@@ -196,12 +228,12 @@ class TubeGateway:
     def _fatal(self, connection: FramedProtocol, call: Call, error: WireError) -> None:
         self.calls_refused += 1
         name = rpc.refusal_name(error, call.protocol_version)
-        connection.write(rpc.encode_refusal(call.serial, None, True, name, str(error)))
+        connection.write(rpc.encode_refusal(call.serial, None, True, name, brief(error)))
 
     # verbs
 
-    async def _register(self, connection: FramedProtocol, call: Call) -> Parts:
-        request = rpc.parse(pb.RegisterRequestC2B, call.body)
+    async def _register(self, asked: Asked) -> Parts:
+        request = rpc.parse(pb.RegisterRequestC2B, asked.call.body)
         claim, client = _claim(request), _client(request.clientId)
         self._admission.admit_consumer(request.authInfo, request.topicName)
         if request.opType == UNREGISTER:
@@ -211,7 +243,7 @@ class TubeGateway:
         if request.opType != REGISTER:
             raise BadRequestError(f"opType {request.opType} is not {REGISTER} or {UNREGISTER}")
         if request.client_features:
-            connection.session = request.client_features & feature.ALL
+            asked.connection.session = request.client_features & feature.ALL
         wanted = (
             request.currOffset
             if request.HasField("currOffset") and request.currOffset >= 0
@@ -224,7 +256,7 @@ class TubeGateway:
             wanted=wanted,
             filters=_filters(request.filterCondStr),
             features=request.client_features,
-            peer=connection.connected_to,
+            peer=asked.connection.connected_to,
         )
         answer = pb.RegisterResponseB2C(
             success=True,
@@ -237,8 +269,8 @@ class TubeGateway:
             answer.server_features = feature.ALL
         return [answer.SerializeToString()]
 
-    async def _heartbeat(self, _connection: FramedProtocol, call: Call) -> Parts:
-        request = rpc.parse(pb.HeartBeatRequestC2B, call.body)
+    async def _heartbeat(self, asked: Asked) -> Parts:
+        request = rpc.parse(pb.HeartBeatRequestC2B, asked.call.body)
         client = _client(request.clientId)
         texts: dict[Claim, str] = {}
         for text in request.partitionInfo:
@@ -256,18 +288,22 @@ class TubeGateway:
         )
         return [answer.SerializeToString()]
 
-    async def _get(self, connection: FramedProtocol, call: Call) -> Parts:
-        request = rpc.parse(pb.GetMessageRequestC2B, call.body)
+    async def _get(self, asked: Asked) -> Parts:
+        request = rpc.parse(pb.GetMessageRequestC2B, asked.call.body)
         if request.client_features:
-            connection.session = request.client_features & feature.ALL
+            asked.connection.session = request.client_features & feature.ALL
+        claim, client = _claim(request), _client(request.clientId)
+        if not asked.connection.admitted and self._service.holds(claim, client):
+            self._admit(asked.connection)  # before it waits: a stranger's time is limited
         pulled = await self._service.get(
-            _claim(request),
-            _client(request.clientId),
+            claim,
+            client,
             commit_last=request.lastPackConsumed,
             manual=request.manualCommitOffset,
             bypass_flow=request.escFlowCtrl,
-            wait_ms=min(request.wait_ms, max(0, call.timeout_ms - 500)),
+            wait_ms=min(request.wait_ms, max(0, asked.call.timeout_ms - 500)),
             bytes_max=min(request.bytes_max, REPLY_BYTES_MAX),
+            room=asked.room,
         )
         head = pb.GetMessageResponseB2C(success=True, errCode=OK, errMsg=OK_TEXT)
         tail = pb.GetMessageResponseB2C(
@@ -281,8 +317,8 @@ class TubeGateway:
             _add_spans(tail, pulled)
         return [head.SerializeToString(), *pulled.cut.parts, tail.SerializePartialToString()]
 
-    async def _commit(self, _connection: FramedProtocol, call: Call) -> Parts:
-        request = rpc.parse(pb.CommitOffsetRequestC2B, call.body)
+    async def _commit(self, asked: Asked) -> Parts:
+        request = rpc.parse(pb.CommitOffsetRequestC2B, asked.call.body)
         committed = await self._service.commit(
             _claim(request),
             _client(request.clientId),
@@ -298,13 +334,16 @@ class TubeGateway:
         )
         return [answer.SerializeToString()]
 
-    async def _send_batch(self, connection: FramedProtocol, call: Call) -> Parts:
-        request = rpc.parse(ext.SendBatchRequestP2B, call.body)
+    async def _send_batch(self, asked: Asked) -> Parts:
+        request = rpc.parse(ext.SendBatchRequestP2B, asked.call.body)
         self._admission.admit_producer(request.authInfo, request.topicName)
         topic = self._service.topics.publishable(request.topicName, request.partitionId)
-        connection.session = feature.ALL
+        asked.connection.session = feature.ALL
         payload = request.messages
         run.verify(payload, request.count)
+        _check_sizes(payload, topic.payload_bytes_max)
+        if request.producerId < 0 or request.producerEpoch < 0:
+            raise BadRequestError("producer id and epoch are not negative")
         batch = Batch(
             topic.topic_id,
             request.partitionId,
@@ -314,7 +353,7 @@ class TubeGateway:
             request.count,
             request.filterBits,
             done=lambda _batch, _result: None,
-            max_time_ms=request.maxTimeMs,
+            max_time_ms=max(0, request.maxTimeMs),
             producer_id=request.producerId,
             producer_epoch=request.producerEpoch,
             sequence=request.sequence & 0xFFFFFFFF,
@@ -330,27 +369,34 @@ class TubeGateway:
         )
         return [answer.SerializeToString()]
 
-    async def _fetch(self, connection: FramedProtocol, call: Call) -> Parts:
-        request = rpc.parse(ext.FetchRequestC2B, call.body)
+    async def _fetch(self, asked: Asked) -> Parts:
+        request = rpc.parse(ext.FetchRequestC2B, asked.call.body)
         self._admission.admit_consumer(request.authInfo, request.topicName)
-        connection.session = feature.ALL
+        self._service.topics.readable(request.topicName, request.partitionId)
+        if not asked.connection.admitted:
+            self._admit(asked.connection)  # before it waits
+        asked.connection.session = feature.ALL
         pulled = await self._service.fetch(
             request.topicName,
             request.partitionId,
             request.offset,
             bytes_max=request.bytesMax,
             end_offset=request.endOffset if request.HasField("endOffset") else None,
-            wait_ms=min(request.waitMs, max(0, call.timeout_ms - 500)),
+            wait_ms=min(request.waitMs, max(0, asked.call.timeout_ms - 500)),
             filters=_filters(request.filterCondStr),
+            room=asked.room,
         )
         head = ext.FetchResponseB2C(success=True, errCode=OK, errMsg=OK_TEXT)
         tail = ext.FetchResponseB2C(firstOffset=pulled.first_offset, maxOffset=pulled.end_offset)
         _add_spans(tail, pulled)
         return [head.SerializeToString(), *pulled.cut.parts, tail.SerializePartialToString()]
 
-    async def _list_offsets(self, _connection: FramedProtocol, call: Call) -> Parts:
-        request = rpc.parse(ext.ListOffsetsRequestC2B, call.body)
+    async def _list_offsets(self, asked: Asked) -> Parts:
+        request = rpc.parse(ext.ListOffsetsRequestC2B, asked.call.body)
         self._admission.admit_consumer(request.authInfo, request.topicName)
+        if len(request.partitionId) > PARTITIONS_PER_TOPIC_MAX:
+            count = len(request.partitionId)
+            raise BadRequestError(f"{count} partitions, the limit is {PARTITIONS_PER_TOPIC_MAX}")
         answer = ext.ListOffsetsResponseB2C(success=True, errCode=OK, errMsg=OK_TEXT)
         for partition_id in request.partitionId:
             row = answer.offsets.add(partitionId=partition_id, errCode=OK)
@@ -365,8 +411,8 @@ class TubeGateway:
                 row.errCode = error.code
         return [answer.SerializeToString()]
 
-    async def _describe(self, _connection: FramedProtocol, call: Call) -> Parts:
-        request = rpc.parse(ext.DescribeRequestC2B, call.body)
+    async def _describe(self, asked: Asked) -> Parts:
+        request = rpc.parse(ext.DescribeRequestC2B, asked.call.body)
         for name in request.topicName:
             self._admission.admit_consumer(request.authInfo, name)
         answer = ext.DescribeResponseB2C(
@@ -396,32 +442,8 @@ class TubeGateway:
         return [answer.SerializeToString()]
 
 
-def _plain(kind: Callable[..., Message], **extra: Any) -> Callable[[TubeError], Message]:
-    """A refusal that fills success, errCode and errMsg, and ``extra``."""
-    return lambda error: kind(success=False, errCode=error.code, errMsg=str(error), **extra)
-
-
-def _refuse_get(error: TubeError) -> Message:
-    answer = pb.GetMessageResponseB2C(
-        success=False, errCode=error.code, errMsg=str(error), currOffset=-1, currDataDlt=-1
-    )
-    if isinstance(error, SpeedLimitError):
-        answer.minLimitTime = error.wait_ms
-    elif isinstance(error, NotFoundError):
-        answer.minLimitTime = 0
-    return answer
-
-
-_REFUSALS: dict[int, Callable[[TubeError], Message]] = {
-    Method.REGISTER_PARTITION: _plain(pb.RegisterResponseB2C, currOffset=-1),
-    Method.HEARTBEAT_PARTITIONS: _plain(pb.HeartBeatResponseB2C, hasPartFailure=False),
-    Method.GET_MESSAGE: _refuse_get,
-    Method.COMMIT_OFFSET: _plain(pb.CommitOffsetResponseB2C, currOffset=-1),
-    Method.SEND_BATCH: _plain(ext.SendBatchResponseB2P),
-    Method.FETCH: _plain(ext.FetchResponseB2C),
-    Method.LIST_OFFSETS: _plain(ext.ListOffsetsResponseB2C),
-    Method.DESCRIBE: _plain(ext.DescribeResponseB2C),
-}
+_MAY_WAIT = frozenset({Method.GET_MESSAGE, Method.FETCH})
+"""Calls that end with their connection: nothing is lost with them, and nobody else would end their wait."""
 
 
 def _claim(
@@ -440,6 +462,16 @@ def _filters(items: Any) -> frozenset[int]:
     for item in items:
         records.check_filter(item)
     return frozenset(payloads.filter_hash(item) for item in items)
+
+
+def _check_sizes(payload: bytes, bytes_max: int) -> None:
+    """Refuse a run with a message over the topic's limit; most are smaller as a whole."""
+    bytes_max += MESSAGE_HEAD_BYTES
+    if len(payload) > bytes_max:
+        starts = [*run.spans(payload), len(payload)]
+        largest = max(stop - start for start, stop in pairwise(starts))
+        if largest > bytes_max:
+            raise BadRequestError(f"a message has about {largest} bytes, the limit is {bytes_max}")
 
 
 def _add_spans(tail: pb.GetMessageResponseB2C | ext.FetchResponseB2C, pulled: Pulled) -> None:
