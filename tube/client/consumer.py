@@ -6,7 +6,9 @@ per held partition.  What users do (take, acknowledge, seek) only touches the bu
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from tube.client.fetching import Buffer, Position
 from tube.client.holding import Holding
@@ -24,8 +26,10 @@ from tube.errors import (
     InconsistentGroupError,
     NotRegisteredError,
     RefusedError,
+    StaleAssignmentError,
     TimedOutError,
     TubeError,
+    UnreachableError,
 )
 from tube.pb import BrokerService_pb2 as broker_pb
 from tube.pb import MasterService_pb2 as pb
@@ -40,6 +44,9 @@ from tube.wire.records import (
     format_condition,
 )
 from tube.wire.rpc import Method
+
+CORRUPT_MAX: Final = 1000
+"""So many offsets of corrupt messages are remembered."""
 
 Hook = Callable[[list[Partition]], object]
 
@@ -79,7 +86,7 @@ class Consumer:
         self.options = options
         self.membership = Membership(client_id, group)
         self.buffer = Buffer()
-        self.corrupt: list[int] = []
+        self.corrupt: deque[int] = deque(maxlen=CORRUPT_MAX)
         self.positions: dict[Partition, Position] = {}
         self.failure: TubeError | None = None
         self.tokens = broker_pb.AuthorizedInfo(visitAuthorizedToken=0)
@@ -93,6 +100,7 @@ class Consumer:
         self._pulling = Pulling(self, self._holding, runtime)
         self._loops: list[Cancellable] = []
         self._working: Cancellable | None = None
+        self._busy = False
         self._arrived = Signal[None](runtime)
         self._hurry = Signal[None](runtime)
         self._assigned = Signal[None](runtime)
@@ -105,6 +113,11 @@ class Consumer:
     def client_id(self) -> str:
         """The name of this member."""
         return self.membership.client_id
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._closing
 
     # life
 
@@ -187,18 +200,31 @@ class Consumer:
             StaleAssignmentError: the partition has moved to another member.
         """
         self.membership.check(partition)
-        position = self.positions[partition]
+        position = self.positions.get(partition)
+        if position is None:  # it is being taken away at this moment
+            raise StaleAssignmentError(f"{partition} was taken from {self.client_id}")
         position.acked = max(position.acked, offset + 1)
 
     async def commit(self) -> None:
         """Make all acknowledgements durable at the brokers.
 
         Raises:
-            TubeError: one of them failed; others may be done.
+            TubeError: one of them failed; the others are done, except those of the same broker.
         """
+        failure: TubeError | None = None
+        dead: set[int] = set()
         for position in list(self.positions.values()):
-            if position.acked > position.committed:
+            broker_id = position.partition.broker_id
+            if position.acked <= position.committed or broker_id in dead:
+                continue
+            try:
                 await self._holding.commit(position)
+            except TubeError as error:
+                failure = failure or error
+                if isinstance(error, UnreachableError | TimedOutError):
+                    dead.add(broker_id)
+        if failure is not None:
+            raise failure
 
     def pause(self, partitions: Iterable[Partition]) -> None:
         """Hand out and fetch nothing of these until ``resume``; they stay held."""
@@ -309,7 +335,7 @@ class Consumer:
             request.event.opType = report.done.op_type
             request.event.status = 2
             request.event.subscribeInfo.extend(report.done_texts)
-        held = self._ours and report.done is None and self._working is None
+        held = self._ours and report.done is None and not self._busy
         wait_s = self._client_options.heartbeat_s if held else 0.0
         request.wait_ms = int(wait_s * 1000)
         body = await self._masters.call(
@@ -330,8 +356,9 @@ class Consumer:
                 answer.event.reason,
             )
             if event is not None:
+                self._busy = True  # before the work begins: it may be done when spawn returns
                 self._working = self._runtime.spawn(self._work(event), self.died)
-        if self._working is not None or not self._ours:
+        if self._busy or not self._ours:
             await self._hurry.wait(self._client_options.heartbeat_s / 3)
 
     async def _work(self, event: Event) -> None:
@@ -346,7 +373,7 @@ class Consumer:
                 await self._take_over(event.places)
         finally:
             self.membership.finished(event)
-            self._working = None
+            self._busy = False
             self._hurry.fire()
             self._assigned.fire()
 
@@ -376,17 +403,21 @@ class Consumer:
         self._pulling.stop(partitions)
         if self._on_revoke is not None:
             await self._runtime.call_user(self._on_revoke, partitions)
+        dead: set[int] = set()
         for partition in partitions:
             place = self.membership.held.get(partition)
             position = self.positions.get(partition)
             if place is None or position is None:
                 continue
             try:
-                if commit and position.acked > position.committed:
-                    await self._holding.commit(position)
-                await self._holding.unregister(place)
+                if partition.broker_id not in dead:
+                    if commit and position.acked > position.committed:
+                        await self._holding.commit(position)
+                    await self._holding.unregister(place)
             except TubeError as error:
                 self.report(f"releasing {partition}: {error}")
+                if isinstance(error, UnreachableError | TimedOutError):
+                    dead.add(partition.broker_id)  # its other holds run out by themselves
             self.membership.lost(partition)
             self.positions.pop(partition, None)
 

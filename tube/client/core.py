@@ -91,6 +91,7 @@ class Core:
             report=self._report,
         )
         await consumer.start()
+        self._consumers = [other for other in self._consumers if not other.closed]
         self._consumers.append(consumer)
         return consumer
 

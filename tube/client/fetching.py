@@ -6,7 +6,7 @@ Pure; the messages of a pull are made into ``Message`` objects when somebody tak
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableSequence
 from dataclasses import dataclass, field
 
 from tube.client import payload
@@ -98,7 +98,10 @@ class Buffer:
 
 
 def decode(
-    partition: Partition, answer: GetMessageResponseB2C, byte_count: int, corrupt: list[int]
+    partition: Partition,
+    answer: GetMessageResponseB2C,
+    byte_count: int,
+    corrupt: MutableSequence[int],
 ) -> Chunk:
     """A chunk of an answer's messages, made one by one as they are taken.
 

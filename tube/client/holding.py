@@ -190,7 +190,6 @@ class Holding:
                     continue  # the pulls notice and recover
                 except TubeError:
                     continue
-            self._links.close_idle()
 
     async def _beat(self, address: Address, places: list[PlacedPartition]) -> None:
         request = pb.HeartBeatRequestC2B(

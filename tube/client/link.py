@@ -135,6 +135,7 @@ class Links:
         self._options = options
         self._links: dict[Address, Link] = {}
         self._opening: dict[Address, list[Promise[Any]]] = {}
+        self._timer: Cancellable | None = None
         self.closed = False
 
     async def to(self, address: Address) -> Link:
@@ -167,8 +168,11 @@ class Links:
             raise
         if self._gone():
             link.close()
+            self._tell(address, lambda p: p.fail(ClosedError("the client is closed")))
             raise ClosedError("the client is closed")
         self._links[address] = link
+        if self._timer is None:
+            self._timer = self._runtime.call_later(self._options.idle_s / 4, self._look_for_idle)
         self._tell(address, lambda promise: promise.resolve(link))
         return link
 
@@ -177,8 +181,14 @@ class Links:
         link = await self.to(address)
         return await link.call(method, body, timeout_s)
 
+    def _look_for_idle(self) -> None:
+        self._timer = None
+        self.close_idle()
+        if self._links:
+            self._timer = self._runtime.call_later(self._options.idle_s / 4, self._look_for_idle)
+
     def close_idle(self) -> None:
-        """Close what nobody used for a long time."""
+        """Close what nobody used for ``idle_s``; called now and then while there are connections."""
         before_s = self._runtime.now_s() - self._options.idle_s
         for link in list(self._links.values()):
             if link.used_at_s < before_s and not link.open_count:
@@ -187,6 +197,8 @@ class Links:
     def close(self) -> None:
         """Close everything."""
         self.closed = True
+        if self._timer is not None:
+            self._timer.cancel()
         for link in list(self._links.values()):
             link.close()
 

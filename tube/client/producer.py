@@ -15,7 +15,7 @@ from tube.client import payload
 from tube.client.link import Links
 from tube.client.options import ClientOptions, ProducerOptions
 from tube.client.publishing import retry_pause_s
-from tube.client.runtime import Runtime, Signal, sleep
+from tube.client.runtime import Cancellable, Runtime, Signal, sleep
 from tube.client.session import ProducerSession
 from tube.client.values import Receipt
 from tube.errors import (
@@ -68,7 +68,9 @@ class _Lane:
     """What waits for one partition."""
 
     queue: deque[Entry] = field(default_factory=deque)
+    flight: list[Entry] = field(default_factory=list)
     busy: bool = False
+    running: Cancellable | None = None
 
 
 class Producer:
@@ -183,6 +185,11 @@ class Producer:
             )
             for lane in self._lanes.values():
                 self._fail_all(lane.queue, error)
+                flight = deque(lane.flight)
+                lane.flight.clear()  # an answer that still comes finds nothing to acknowledge
+                self._fail_all(flight, error)
+                if lane.busy and lane.running is not None:
+                    lane.running.cancel()
             self._fail_all(self._homeless, error)
             raise error from None
 
@@ -207,7 +214,7 @@ class Producer:
         lane.queue.append(entry)
         if not lane.busy:
             lane.busy = True
-            self._runtime.spawn(self._send_lane(partition, lane), self._broken)
+            lane.running = self._runtime.spawn(self._send_lane(partition, lane), self._broken)
 
     def _partition(self, entry: Entry) -> Partition:
         publishing = self._session.publishing
@@ -232,6 +239,9 @@ class Producer:
                 except NoBrokerError as error:
                     self._finish(self._homeless.popleft(), None, error)
                     continue
+                except ClosedError as error:
+                    self._fail_all(self._homeless, error)
+                    return
                 waiting, self._homeless = self._homeless, deque()
                 for entry in waiting:
                     self._place(entry)
@@ -247,7 +257,7 @@ class Producer:
                 self._runtime, self.options.linger_s
             )  # what is submitted in one go is one batch
             while lane.queue:
-                batch = self._take(lane)
+                batch = lane.flight = self._take(lane)
                 if not batch:
                     continue
                 try:
@@ -255,8 +265,8 @@ class Producer:
                 except TubeError as error:
                     await self._failed(partition, lane, batch, error)
                 except BaseException as error:
-                    for entry in batch:
-                        self._finish(entry, None, ClosedError(f"the producer stopped: {error!r}"))
+                    flight, lane.flight = deque(batch), []
+                    self._fail_all(flight, ClosedError(f"the producer stopped: {error!r}"))
                     raise
                 else:
                     self._session.publishing.succeeded(partition)
@@ -292,8 +302,10 @@ class Producer:
         timeout_s = self._client_options.call_s
         if not self._session.batches or partition.broker_id in self._plain:
             while batch:
-                receipt = await self._send_one(link.call, partition, batch[0], timeout_s)
-                self._finish(batch.pop(0), receipt, None)
+                entry = batch[0]
+                receipt = await self._send_one(link.call, partition, entry, timeout_s)
+                if batch:  # else given up meanwhile
+                    self._finish(batch.pop(0), receipt, None)
             return
         try:
             body = await link.call(
@@ -366,14 +378,16 @@ class Producer:
         self._session.publishing.failed(partition, error, now_s)
         self._sticky = None
         moved = isinstance(error, ForbiddenError | NoBrokerError)
+        failed, lane.flight = list(batch), []
+        batch.clear()  # each entry is in one place only: ``close`` gives up what it finds
         if not error.retriable and not moved:
-            for entry in batch:
+            for entry in failed:
                 self._finish(entry, None, error)
             return
         if moved:
             self._session.refresh()
         stay: list[Entry] = []
-        for entry in batch:
+        for entry in failed:
             entry.attempts += 1
             if entry.until_s <= now_s:
                 self._finish(entry, None, error)

@@ -134,6 +134,7 @@ class Pulling:
                 continue
             old = consumer.positions.get(partition)
             if old is None or partition not in consumer.membership.held:
+                await self._release(place)  # taken from us meanwhile: its next owner waits for it
                 return
             self.stop([partition])
             position.acked, position.paused = max(old.acked, position.committed), old.paused
@@ -141,6 +142,12 @@ class Pulling:
             self.start(partition)
             return
         await consumer.lose([partition])
+
+    async def _release(self, place: PlacedPartition) -> None:
+        try:
+            await self._holding.unregister(place)
+        except TubeError as error:
+            self._consumer.report(f"releasing {place.partition}: {error}")
 
     def _full(self, position: Position) -> bool:
         if position.paused:

@@ -13,7 +13,7 @@ from tube.client.link import Masters
 from tube.client.options import ClientOptions
 from tube.client.publishing import Publishing, retry_pause_s
 from tube.client.runtime import Cancellable, Runtime, Signal
-from tube.errors import NoBrokerError, NotRegisteredError, TubeError
+from tube.errors import ClosedError, NoBrokerError, NotRegisteredError, TubeError
 from tube.pb import BrokerService_pb2 as broker_pb
 from tube.pb import MasterService_pb2 as pb
 from tube.wire import feature, rpc
@@ -52,6 +52,7 @@ class ProducerSession:
         self._loop: Cancellable | None = None
         self._hurry = Signal[None](runtime)
         self._heard = Signal[None](runtime)
+        self._closed = False
         self.last_error: TubeError | None = None
 
     def publish(self, topic: str) -> None:
@@ -62,6 +63,8 @@ class ProducerSession:
 
     def refresh(self) -> None:
         """Ask the master now."""
+        if self._closed:
+            return
         if self._loop is None:
             self._loop = self._runtime.spawn(self._run(), self._died)
         self._hurry.fire()
@@ -71,10 +74,13 @@ class ProducerSession:
 
         Raises:
             NoBrokerError: it did not by ``until_s``; says what the master said.
+            ClosedError: the session is closed.
         """
         self.publish(topic)
         pause_s = 0.05
         while not self.publishing.knows(topic):
+            if self._closed:
+                raise ClosedError("the client is closed")
             left_s = until_s - self._runtime.now_s()
             if left_s <= 0:
                 cause = f" ({self.last_error})" if self.last_error is not None else ""
@@ -88,6 +94,8 @@ class ProducerSession:
 
     async def close(self) -> None:
         """Say goodbye to the master."""
+        self._closed = True
+        self._heard.fire()
         if self._loop is None:
             return
         self._loop.cancel()
