@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakSet
 
 from tube.client.options import ClientOptions, ConsumerOptions, ProducerOptions, parse_url
 from tube.client.values import Message, Outgoing, Receipt
@@ -125,12 +126,21 @@ class Producer:
                 if options.when_full == "raise":
                     raise BufferFullError(f"{self._buffered_bytes} bytes wait to be sent")
                 self._lock.wait()
+                if self._core.closed:
+                    raise ClosedError(f"the producer of {self._core.topic!r} is closed")
             self._buffered_bytes += entry.size
             self._entries.append(entry)
             if self._scheduled:
                 return
             self._scheduled = True
-        self._thread.soon(self._hand_over)
+        try:
+            self._thread.soon(self._hand_over)
+        except ClosedError:  # at this moment: nobody else fails what came too late
+            self._hand_over()
+
+    def ended(self) -> None:
+        """For ``Client``: the thread has ended; what came too late fails."""
+        self._hand_over()
 
     def _hand_over(self) -> None:
         """On the loop's thread: everything queued goes to the core in one go."""
@@ -235,10 +245,14 @@ class Client:
         self._thread = LoopThread()
         self._core = self._thread.core(url, options, report)
         self._closed = False
+        self._producers: WeakSet[Producer] = WeakSet()
 
     def producer(self, topic: str, options: ProducerOptions | None = None) -> Producer:
         """A producer of ``topic``."""
-        return Producer(self._thread.call(_run(self._core.producer, topic, options)), self._thread)
+        core = self._thread.call(_run(self._core.producer, topic, options))
+        producer = Producer(core, self._thread)
+        self._producers.add(producer)
+        return producer
 
     def consumer(
         self,
@@ -271,6 +285,8 @@ class Client:
             self._thread.call(self._core.close(timeout_s))
         finally:
             self._thread.stop()
+            for producer in self._producers:
+                producer.ended()
 
     def __enter__(self) -> Client:
         return self

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from tube.client.aio import AsyncioRuntime
 from tube.client.core import Core
 from tube.client.options import ClientOptions
-from tube.errors import TimedOutError
+from tube.errors import ClosedError, TimedOutError
 
 T = TypeVar("T")
 
@@ -34,12 +34,16 @@ class LoopThread:
         """Run a coroutine there and wait for its result.
 
         Raises:
-            TimedOutError: the thread did not answer in time.
+            TimedOutError: the thread did not answer in time.  ClosedError: it has ended.
         """
         if threading.current_thread() is self._thread:
             coroutine.close()
             raise RuntimeError("the blocking client cannot be used in its own thread")
-        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        except RuntimeError as error:  # the loop is closed
+            coroutine.close()
+            raise ClosedError("the client is closed") from error
         try:
             return future.result(timeout_s)
         except FutureTimeoutError:
@@ -52,8 +56,15 @@ class LoopThread:
             raise
 
     def soon(self, f: Callable[[], object]) -> None:
-        """Call ``f`` there."""
-        self.loop.call_soon_threadsafe(f)
+        """Call ``f`` there.
+
+        Raises:
+            ClosedError: the thread has ended.
+        """
+        try:
+            self.loop.call_soon_threadsafe(f)
+        except RuntimeError as error:
+            raise ClosedError("the client is closed") from error
 
     def stop(self) -> None:
         """End the thread."""
@@ -68,8 +79,10 @@ class LoopThread:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
-            for task in asyncio.all_tasks(self.loop):
+            tasks = asyncio.all_tasks(self.loop)
+            for task in tasks:
                 task.cancel()
+            self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         finally:
             self.loop.close()
