@@ -95,3 +95,33 @@ def test_never_two_holders(steps: list[tuple[str, str, int]]) -> None:
             if before is not None and holders.find(CLAIM) is None:
                 assert now_s >= before.until_s
                 owner = None
+
+
+def test_every_change_of_holder_is_recorded_once() -> None:
+    """Renewals and refusals are no changes; what ran out is recorded when it is noticed."""
+    seen: list[tuple[str, str]] = []
+    holders = Holders(10, lambda what, _claim, client: seen.append((what, client)))
+    holders.take(CLAIM, A, 0)
+    holders.take(CLAIM, A, 1)
+    holders.release(CLAIM, A)
+    holders.take(CLAIM, B, 2)
+    with pytest.raises(PartitionOccupiedError):
+        holders.take(CLAIM, A, 3)
+    with pytest.raises(PartitionOccupiedError):
+        holders.take(CLAIM, A, 12)
+    holders.take(CLAIM, A, 13)
+    holders.evict(CLAIM)
+    holders.evict(CLAIM)
+    holders.take(CLAIM, B, 14)
+    holders.expire(24)
+
+    assert seen == [
+        ("taken", A),
+        ("released", A),
+        ("taken", B),
+        ("ended", B),
+        ("taken", A),
+        ("evicted", A),
+        ("taken", B),
+        ("ended", B),
+    ]

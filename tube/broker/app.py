@@ -20,7 +20,7 @@ from tube.broker.appender import Appender
 from tube.broker.catalogue import Catalogue
 from tube.broker.flow import FlowControl
 from tube.broker.gateways.tube import TubeGateway
-from tube.broker.holders import Holders
+from tube.broker.holders import Claim, Holders
 from tube.broker.metrics import BrokerMetrics
 from tube.broker.offsets import Offsets
 from tube.broker.orders import Orders
@@ -41,7 +41,7 @@ from tube.net.health import TICK_S, ReactorLag, add_health
 from tube.net.ticker import ticking
 from tube.net.web import Routes, json_site
 from tube.net.workers import Workers, workers
-from tube.values import Broker
+from tube.values import Broker, ClientId
 
 log = Logger(namespace="tube.broker")
 
@@ -86,7 +86,7 @@ async def serve(reactor: Reactor, config: BrokerConfig, stack: AsyncExitStack) -
     flow = FlowControl()
     service = BrokerService(
         topics=topics,
-        holders=Holders(config.consumer_timeout_s),
+        holders=Holders(config.consumer_timeout_s, _record_hold),
         offsets=offsets,
         flow=flow,
         store=store,
@@ -167,6 +167,18 @@ async def _store(config: BrokerConfig, directory: Path, disk: Workers) -> AsyncI
         yield store
     finally:
         await disk.call(store.close)
+
+
+def _record_hold(what: str, claim: Claim, client: ClientId) -> None:
+    """One line per change of holder: who had a partition at any instant can be read from them."""
+    log.debug(
+        "hold {what}: {group} {topic}:{partition_id} {client_id}",
+        what=what,
+        group=claim.group,
+        topic=claim.topic,
+        partition_id=claim.partition_id,
+        client_id=client,
+    )
 
 
 async def _clamp(offsets: Offsets, store: LogStore, disk: Workers) -> None:

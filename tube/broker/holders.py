@@ -6,7 +6,7 @@ events can therefore never make two members read one partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -46,11 +46,15 @@ class Hold:
 class Holders:
     """Which client holds which partition for which group; at most one at any time.
 
-    Callers: broker.service.  Times are seconds of one monotonic clock.
+    Callers: broker.service.  Times are seconds of one monotonic clock.  ``record(what, claim, client)`` is told of
+    every change of holder: *taken*, *released*, *evicted* or *ended* (ran out).
     """
 
-    def __init__(self, ttl_s: float) -> None:
+    def __init__(
+        self, ttl_s: float, record: Callable[[str, Claim, ClientId], None] | None = None
+    ) -> None:
         self._ttl_s = ttl_s
+        self._record = record or (lambda _what, _claim, _client: None)
         self._holds: dict[Claim, Hold] = {}
 
     def __len__(self) -> int:
@@ -68,9 +72,11 @@ class Holders:
         hold = self._holds.get(claim)
         if hold is not None and hold.client != client:
             if now_s >= hold.until_s:
-                del self._holds[claim]
+                self._end(claim, hold, "ended")
             raise PartitionOccupiedError(f"{claim} is held by {hold.client}")
         since_s = hold.since_s if hold is not None else now_s
+        if hold is None:
+            self._record("taken", claim, client)
         self._holds[claim] = hold = Hold(client, now_s + self._ttl_s, since_s=since_s)
         return hold
 
@@ -107,18 +113,20 @@ class Holders:
             DuplicateHolderError: another client does.
         """
         hold = self.check(claim, client)
-        del self._holds[claim]
+        self._end(claim, hold, "released")
         return hold
 
     def evict(self, claim: Claim) -> None:
         """End the hold, whoever has it."""
-        self._holds.pop(claim, None)
+        hold = self._holds.get(claim)
+        if hold is not None:
+            self._end(claim, hold, "evicted")
 
     def expire(self, now_s: float) -> list[tuple[Claim, Hold]]:
         """End and return all holds that ran out."""
         gone = [(claim, hold) for claim, hold in self._holds.items() if now_s >= hold.until_s]
-        for claim, _ in gone:
-            del self._holds[claim]
+        for claim, hold in gone:
+            self._end(claim, hold, "ended")
         return gone
 
     def find(self, claim: Claim) -> Hold | None:
@@ -132,3 +140,7 @@ class Holders:
     def all(self) -> Iterator[tuple[Claim, Hold]]:
         """All holds."""
         return iter(self._holds.items())
+
+    def _end(self, claim: Claim, hold: Hold, what: str) -> None:
+        del self._holds[claim]
+        self._record(what, claim, hold.client)
