@@ -13,6 +13,19 @@ from twisted.internet.defer import Deferred
 from twisted.logger import LogEvent, globalLogPublisher
 
 
+def pytest_collection_finish() -> None:
+    """What was imported stays for ever: ``gc.collect`` after each test need not walk through it (80 ms)."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End the threads of ``deferToThread``: a pytest-xdist worker would wait for them for ever."""
+    pool = reactor.threadpool
+    if hasattr(session.config, "workerinput") and pool is not None and not pool.joined:
+        pool.stop()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     """Give every async test a limit; when it passes, the test is cancelled where it waits."""
