@@ -46,8 +46,8 @@ class Hold:
 class Holders:
     """Which client holds which partition for which group; at most one at any time.
 
-    Callers: broker.service.  Times are seconds of one monotonic clock.  ``record(what, claim, client)`` is told of
-    every change of holder: *taken*, *released*, *evicted* or *ended* (ran out).
+    Callers: broker.service.  Times are seconds of one monotonic clock.  ``record(what, claim, client)`` is
+    told of every change of holder: *taken*, *released*, *evicted* or *ended* (ran out).
     """
 
     def __init__(
