@@ -135,7 +135,7 @@ class TubeGateway:
     def lost(self, connection: FramedProtocol, _reason: Failure) -> None:
         """A connection ended; holds stay until they run out, another connection may renew them."""
         self._unadmitted.pop(connection, None)
-        for waiting in self._waiting.pop(connection, ()):
+        for waiting in list(self._waiting.pop(connection, ())):
             waiting.cancel()
 
     def limit(self, connection: FramedProtocol, prefix: bytes) -> int:
