@@ -44,7 +44,7 @@ async def test_the_newest_block_comes_from_memory(reading: Reading) -> None:
 
     found = await reading.reader.read(TOPIC, 0, 0, 1000)
     assert [block.base_offset for block in found.blocks] == [0]
-    assert (1, 0) == (reading.reader.tail_reads, reading.reader.file_reads)
+    assert (reading.reader.tail_reads, reading.reader.file_reads) == (1, 0)
 
 
 async def test_a_block_that_the_cache_has_yet_to_learn_of_is_read(reading: Reading) -> None:

@@ -92,18 +92,21 @@ def consume(
     write = _json_line if output else compile_format(text or LINE)
     name = group or f"tube-consume-{secrets.token_hex(4)}"
     ends = Ends.look(cluster.api(), topics, name, start) if exit_at_end else None
+    # A broker says nothing about what its filter leaves out, so the end could not be seen: then we filter here.
+    remote = dict.fromkeys(topics, filters) if filters and ends is None else None
+    wanted = frozenset(filters) if filters and ends is not None else None
     code = 0
     try:
-        with _leaving(), Client(cluster.url) as client:
+        with _leaving() as leaving, Client(cluster.url) as client:
             consumer = client.consumer(
                 topics,
                 name,
                 ConsumerOptions(start=start),
-                filters=dict.fromkeys(topics, filters) if filters else None,
+                filters=remote,
                 on_assign=None if quiet else lambda found: _say("got", found),
                 on_revoke=None if quiet else lambda found: _say("gave up", found),
             )
-            _read(consumer, write, count, ends)
+            _read(consumer, leaving, write, count, ends, wanted)
     except Stopped as stopped:
         code = stopped.code
     finally:
@@ -114,17 +117,24 @@ def consume(
 
 
 def _read(
-    consumer: Consumer, write: Callable[[Message], bytes], count: int | None, ends: Ends | None
+    consumer: Consumer,
+    leaving: Leaving,
+    write: Callable[[Message], bytes],
+    count: int | None,
+    ends: Ends | None,
+    wanted: frozenset[str] | None,
 ) -> None:
     """Print until ``count`` messages were or the ends are reached; what was printed is acknowledged."""
     left = count
     while left != 0 and not (ends is not None and ends.reached()):
-        messages = consumer.batches(min(BATCH_MAX, left or BATCH_MAX), WAIT_S)
+        with leaving.possible():
+            messages = consumer.batches(min(BATCH_MAX, left or BATCH_MAX), WAIT_S)
         if not messages:
             if ends is not None:
                 ends.look_again()
             continue
-        sys.stdout.buffer.write(b"".join(map(write, messages)))
+        shown = [m for m in messages if wanted is None or m.filter in wanted]
+        sys.stdout.buffer.write(b"".join(map(write, shown)))
         sys.stdout.buffer.flush()
         newest = {message.partition: message for message in messages}
         for message in newest.values():
@@ -134,7 +144,7 @@ def _read(
                 consumer.ack(message)
             if ends is not None:
                 ends.read(message.partition, message.offset)
-        left = None if left is None else left - len(messages)
+        left = None if left is None else left - len(shown)
 
 
 def _json_line(message: Message) -> bytes:
@@ -146,19 +156,43 @@ def _say(what: str, partitions: Sequence[object]) -> None:
     click.echo(f"{what} {names}", err=True)
 
 
-@contextmanager
-def _leaving() -> Iterator[None]:
-    """SIGINT and SIGTERM raise ``Stopped`` once; what comes after must not disturb the farewell."""
+class Leaving:
+    """Turns signals into ``Stopped``, but not between printing a message and acknowledging it."""
 
-    def stop(number: int, frame: FrameType | None) -> None:
+    def __init__(self) -> None:
+        self._code: int | None = None
+        self._possible = False
+
+    @contextmanager
+    def possible(self) -> Iterator[None]:
+        """In this block, and at its end, a signal ends the command."""
+        self._possible = True
+        try:
+            self._leave()
+            yield
+        finally:
+            self._possible = False
+
+    def signalled(self, number: int, frame: FrameType | None) -> None:
+        """A signal came; the first one counts, so that nothing disturbs the farewell."""
         del frame
-        for other in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(other, signal.SIG_IGN)
-        raise Stopped(INTERRUPTED if number == signal.SIGINT else TERMINATED)
+        if self._code is None:
+            self._code = INTERRUPTED if number == signal.SIGINT else TERMINATED
+            self._leave()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    def _leave(self) -> None:
+        if self._code is not None and self._possible:
+            raise Stopped(self._code)
+
+
+@contextmanager
+def _leaving() -> Iterator[Leaving]:
+    """Handle SIGINT and SIGTERM in this block."""
+    leaving = Leaving()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, leaving.signalled) for number in numbers}
     try:
-        yield
+        yield leaving
     finally:
         for number, old in before.items():
             signal.signal(number, old)

@@ -45,7 +45,7 @@ def upgrade(path: str, sets: tuple[str, ...], url: str | None) -> None:
     """Apply the migrations that are missing."""
     from tube.master.db import migrate, schema
 
-    with _engine(path, sets, url) as engine:
+    with _database(path, sets, url) as engine:
         before = schema.current(engine)
         migrate.upgrade(engine)
         after = schema.current(engine)
@@ -58,7 +58,7 @@ def current(path: str, sets: tuple[str, ...], url: str | None) -> None:
     """Show the newest migration that was applied, and the newest there is."""
     from tube.master.db import migrate, schema
 
-    with _engine(path, sets, url) as engine:
+    with _database(path, sets, url) as engine:
         click.echo(f"{schema.current(engine) or 'empty'} (newest: {migrate.head()})")
 
 
@@ -68,7 +68,7 @@ def check(path: str, sets: tuple[str, ...], url: str | None) -> int:
     """Say whether a master may start on the database; exit 1 when not."""
     from tube.master.db import migrate
 
-    with _engine(path, sets, url) as engine:
+    with _database(path, sets, url) as engine:
         faults = migrate.check(engine)
     for fault in faults:
         click.echo(f"tube: {fault}", err=True)
@@ -78,7 +78,7 @@ def check(path: str, sets: tuple[str, ...], url: str | None) -> int:
 
 
 @contextmanager
-def _engine(path: str, sets: tuple[str, ...], url: str | None) -> Iterator[Engine]:
+def _database(path: str, sets: tuple[str, ...], url: str | None) -> Iterator[Engine]:
     """The database that the options name.
 
     Raises:

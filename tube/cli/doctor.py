@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import shutil
 import socket
@@ -42,7 +43,10 @@ Check = dict[str, Any]
 @output_option
 @with_cluster
 def doctor(cluster: Cluster, /, *, data: Path, form: str) -> int:
-    """Look for what is wrong with a cluster and this machine; exit 1 when something is."""
+    """Look for what is wrong with a cluster.
+
+    Exit code 1 when something is, here or there.
+    """
     checks = [*_machine(data), *_cluster(cluster)]
     show(checks, ["check", "ok", "found", "remedy"], form, name="check")
     return 0 if all(check["ok"] for check in checks) else 1
@@ -104,6 +108,7 @@ def _broker(broker: dict[str, Any]) -> Iterator[Check]:
     if broker["http_port"] > 0:
         http = f"{broker['host']}:{broker['http_port']}"
         yield _ready(f"{title}: ready", http)
+        yield _disk(f"{title}: disk", http)
         yield _clock(f"{title}: clock", http)
 
 
@@ -128,6 +133,18 @@ def _ready(title: str, http: str) -> Check:
         text = f"status {cause.code}" if isinstance(cause, HTTPError) else str(error)
         return _check(title, False, f"{http}: {text}", remedy)
     return _check(title, True, http, remedy)
+
+
+def _disk(title: str, http: str) -> Check:
+    """The free space that the broker sees, which may be on another machine."""
+    remedy = "free space: brokers refuse messages on a full disk"
+    try:
+        metrics = Api(http, timeout_s=LIMIT_S).call("GET", "/metrics").decode()
+        (text,) = re.findall(r"^tube_broker_disk_free_bytes (\S+)$", metrics, re.MULTILINE)
+        free = float(text)
+    except (TubeError, ValueError) as error:
+        return _check(title, False, f"{http}: {error}", remedy)
+    return _check(title, free >= FREE_BYTES_MIN, f"{free / 1e9:.1f} GB are free", remedy)
 
 
 def _clock(title: str, http: str) -> Check:

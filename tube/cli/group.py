@@ -102,7 +102,7 @@ def _rules(source: Any) -> object:
     try:
         given = json.load(source)
     except ValueError as error:
-        raise ConfigError([f"{source.name}: {error}"]) from error
+        raise ConfigError([f"the rules are no JSON: {error}"]) from error
     return given["rules"] if isinstance(given, dict) and "rules" in given else given
 
 

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
@@ -17,7 +17,7 @@ import click
 
 from tube.cli.cluster import Cluster, with_cluster
 from tube.cli.complete import topic_names
-from tube.errors import TubeError
+from tube.errors import TimedOutError, TubeError, UnreachableError
 
 if TYPE_CHECKING:
     from tube.client import Producer, Receipt
@@ -76,6 +76,14 @@ class Sending:
     help="Read this.",
 )
 @click.option("--receipts", is_flag=True, help="Print where each message was put, as JSON lines.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.1),
+    default=10.0,
+    show_default=True,
+    help="Seconds until a message that is not acknowledged fails.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="No summary.")
 @with_cluster
 def produce(
@@ -88,17 +96,19 @@ def produce(
     message_filter: str | None,
     path: Path | None,
     receipts: bool,
+    timeout_s: float,
     quiet: bool,
 ) -> None:
     """Send the lines of standard input to a topic."""
-    from tube.client import Client
+    from tube.client import Client, ProducerOptions
 
+    _require_topic(cluster, topic)
     attributes = dict(_header(text) for text in headers) or None
     delimiter = key_delimiter.encode() if key_delimiter else None
     sending = Sending(receipts=receipts)
     begin_s = time.monotonic()
     with _source(path) as source, Client(cluster.url) as client:
-        producer = client.producer(topic)
+        producer = client.producer(topic, ProducerOptions(delivery_s=timeout_s))
         for line in _lines(source, path):
             key, value = _split(line, delimiter)
             future = producer.send(value, key=key, headers=attributes, filter=message_filter)
@@ -110,6 +120,18 @@ def produce(
         _summary(topic, sending, time.monotonic() - begin_s)
     if sending.failure is not None:
         raise sending.failure
+
+
+def _require_topic(cluster: Cluster, topic: str) -> None:
+    """Ask before waiting for a broker that will never come; without HTTP, nobody can say.
+
+    Raises:
+        NotFoundError: there is no such topic.
+    """
+    from tube.cli.api import path_of
+
+    with suppress(UnreachableError, TimedOutError):
+        cluster.api(1.0).get(path_of("topics", topic))
 
 
 def _finish(producer: Producer, sending: Sending) -> None:
