@@ -110,8 +110,8 @@ TESTED_ELSEWHERE = {
     "tests/cli/test_group.py": "tube.master: groups translate db.groups tube.net: web",
     "tests/cli/test_group_offsets.py": "tube.master: orders resets",
     "tests/cli/test_servers.py": "tube.cli: serving tube.master: app db.engine db.schema tube.net: clock daemon",
-    "tests/client/test_aio.py": "tube.client: consumer core fetching holding link producer pulling runtime session"
-    " tube.wire: receipt",
+    "tests/client/test_aio.py": "tube.client: consumer core fetching holding link producer pulling"
+    " runtime session tube.wire: receipt",
     "tests/client/test_blocking.py": "tube.client: thread",
     "tests/cluster/test_groups.py": "tube: testing tube.broker: orders uplink tube.client: twisted"
     " tube.master: balancing core upkeep",

@@ -6,6 +6,7 @@ import io
 import json
 
 from twisted.logger import Logger, LogLevel, LogPublisher
+from twisted.python.failure import Failure
 
 from tube.observe import LineObserver
 
@@ -48,10 +49,7 @@ def test_a_failure_has_its_traceback() -> None:
     """In a field, or below the line."""
     for as_json in (True, False):
         logged = Logged(as_json=as_json)
-        try:
-            raise KeyError("lost")
-        except KeyError:
-            logged.logger("tube.master").failure("bad")
+        logged.logger("tube.master").failure("bad", failure=Failure(KeyError("lost")))
         assert "KeyError: 'lost'" in logged.text.getvalue()
 
 
