@@ -153,6 +153,8 @@ class Uplink:
         self._masters.append(self._masters.pop(0))
 
     async def _sleep(self, seconds: float) -> None:
+        if self._stopping:  # a connection attempt that is cancelled may end as any other failure
+            return
         try:
             await deferLater(self._reactor, seconds, lambda: None)
         except CancelledError:
