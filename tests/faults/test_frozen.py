@@ -53,18 +53,14 @@ def test_a_frozen_consumer_never_shares_a_partition(make_plant: MakePlant) -> No
     sender = Sender(plant.url, "demo", "s", pace_s=0.005)
     first = Heard(plant.member("demo", "g1"))
     second = Heard(plant.member("demo", "g1"))
-    wait_until(
-        lambda: len(first.listen().held) == len(second.listen().held) == 2, 15, "they share"
-    )
+    wait_until(lambda: len(first.listen().held) == len(second.listen().held) == 2, 15, "they share")
     frozen = set(first.held)
     wait_until(lambda: frozen <= set(first.listen().committed), 10, "the first commits")
     first.program.signal(signal.SIGSTOP)
     wait_until(lambda: len(second.listen().held) == 4, 15, "the second has all")
     start = dict(second.read)
     wait_until(
-        lambda: all(
-            second.listen().committed.get(p, -1) > start.get(p, -1) + 5 for p in frozen
-        ),
+        lambda: all(second.listen().committed.get(p, -1) > start.get(p, -1) + 5 for p in frozen),
         15,
         "the second reads and commits what the first had",
     )
@@ -74,8 +70,10 @@ def test_a_frozen_consumer_never_shares_a_partition(make_plant: MakePlant) -> No
     first.committed.clear()
     first.program.signal(signal.SIGCONT)
     wait_until(
-        lambda: len(first.listen().held) == len(second.listen().held) == 2
-        and not first.held & second.held,
+        lambda: (
+            len(first.listen().held) == len(second.listen().held) == 2
+            and not first.held & second.held
+        ),
         15,
         "they share again",
     )

@@ -45,7 +45,9 @@ def test_one_of_three_brokers_killed_loses_nothing(make_plant: MakePlant) -> Non
     plant.start_broker(2, "consumer_timeout_s=3")
     wait_until(
         lambda: any(
-            r.partition.broker_id == 2 for s in senders for r in list(s.acknowledged.values())[-200:]
+            r.partition.broker_id == 2
+            for s in senders
+            for r in list(s.acknowledged.values())[-200:]
         ),
         20,
         "the restarted broker takes messages",
