@@ -76,9 +76,13 @@ def outside(*arguments: str, stdin: bytes = b"", **variables: str) -> Ended:
 class Server:
     """A ``tube`` process that serves."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, **variables: str) -> None:
         self.process = subprocess.Popen(
-            [TUBE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [TUBE, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **variables},
         )
         # Nobody may be stuck because nobody reads.
         self._err: list[str] = []
@@ -102,9 +106,9 @@ class Server:
 
 
 @contextmanager
-def serving(*arguments: str) -> Iterator[Server]:
-    """A server that stops with the block."""
-    server = Server(*arguments)
+def serving(*arguments: str, **variables: str) -> Iterator[Server]:
+    """A server that stops with the block; ``variables`` are added to its environment."""
+    server = Server(*arguments, **variables)
     if not server.ports:
         pytest.fail(f"tube {' '.join(arguments)} did not start: {server.stop()}")
     try:
