@@ -15,7 +15,7 @@ def offered(*words: str) -> list[str]:
 
 def test_commands() -> None:
     """Of the program and of its groups."""
-    assert offered("tube", "pro") == ["produce"]
+    assert offered("tube", "cons") == ["consume"]
     assert offered("tube", "group", "res") == ["reset"]
 
 
