@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tube.pb.BrokerService_pb2 import SendMessageResponseB2P
-from tube.wire import feature
-from tube.wire.receipt import encode_receipts
+from tube.wire import feature, rpc
+from tube.wire.receipt import encode_receipt_frames, encode_receipts
+from tube.wire.rpc import Method
 
 numbers = st.integers(0, 2**63 - 1)
 
@@ -35,6 +36,28 @@ def test_receipts_are_the_bytes_of_protobuf(
     ]
 
     assert receipts == expected
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 300), st.integers(1, 2**63 - 1)),
+        max_size=5,
+    ),
+    st.integers(0, 2**62),
+    numbers,
+)
+def test_frames_of_receipts_are_those_of_single_replies(
+    calls: list[tuple[int, int, int]], offset: int, time_ms: int
+) -> None:
+    """Whatever serials and versions the callers have."""
+    serials, versions, ids = ([call[i] for call in calls] for i in range(3))
+    receipts = encode_receipts(ids, offset, time_ms, durable=True)
+    expected = b"".join(
+        rpc.encode_reply(serial, Method.SEND_MESSAGE, version, receipt)
+        for serial, version, receipt in zip(serials, versions, receipts, strict=True)
+    )
+
+    assert encode_receipt_frames(serials, versions, ids, offset, time_ms, durable=True) == expected
 
 
 def test_features_are_single_bits() -> None:

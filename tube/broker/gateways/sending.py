@@ -20,7 +20,7 @@ from tube.net.framed import FramedProtocol
 from tube.pb.BrokerService_pb2 import AuthorizedInfo, SendMessageRequestP2B, SendMessageResponseB2P
 from tube.wire import message as payloads
 from tube.wire import rpc, run
-from tube.wire.receipt import encode_receipts
+from tube.wire.receipt import encode_receipt_frames
 from tube.wire.rpc import Call, Method
 
 NOT_COMPUTED = -1
@@ -196,17 +196,13 @@ def _answer(batch: Batch, result: Result) -> None:
             )
         )
         return
-    receipts = encode_receipts(
-        sending.message_ids, result.base_offset, result.append_time_ms, durable=batch.durable
-    )
-    encode = rpc.encode_reply
     connection.write(
-        b"".join(
-            [
-                encode(serial, Method.SEND_MESSAGE, version, receipt)
-                for serial, version, receipt in zip(
-                    sending.serials, sending.versions, receipts, strict=True
-                )
-            ]
+        encode_receipt_frames(
+            sending.serials,
+            sending.versions,
+            sending.message_ids,
+            result.base_offset,
+            result.append_time_ms,
+            durable=batch.durable,
         )
     )
