@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +80,22 @@ class House(Plant):
         lines = (self.directory / "broker.log").read_text().splitlines()
         rows = [json.loads(line) for line in lines if line.startswith('{"time"')]
         return [row for row in rows if "what" in row and row.get("group") == group]
+
+    def topic_offsets(self, topic: str) -> list[dict[str, Any]]:
+        """First and next offset of every partition."""
+        with urllib.request.urlopen(f"{self.http}/api/v1/topics/{topic}/offsets") as answer:
+            rows: list[dict[str, Any]] = json.load(answer)["partitions"]
+            return rows
+
+    def set_rules(self, group: str, rules: list[dict[str, Any]]) -> None:
+        """Set the flow-control rules of a group."""
+        request = urllib.request.Request(
+            f"{self.http}/api/v1/groups/{group}/rules",
+            data=json.dumps({"rules": rules}).encode(),
+            method="PUT",
+        )
+        with urllib.request.urlopen(request):
+            pass
 
     def close(self) -> None:
         """End everything."""
