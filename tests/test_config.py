@@ -100,3 +100,14 @@ def test_the_reference_page_is_fresh() -> None:
     )
 
     assert done.returncode == 0, done.stderr
+
+
+def test_a_number_may_have_a_greatest_value() -> None:
+    """A signature's window is 5 to 120 seconds."""
+    with pytest.raises(ConfigError) as caught:
+        load(MasterConfig, {"tokens": {"signature_window_s": 121}})
+    assert caught.value.faults == ["tokens.signature_window_s: 121.0 is more than 120"]
+
+    assert (
+        load(MasterConfig, {"tokens": {"signature_window_s": 120}}).tokens.signature_window_s == 120
+    )

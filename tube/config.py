@@ -20,9 +20,15 @@ from tube.values import Address
 T = TypeVar("T")
 
 
-def option(default: Any = dataclasses.MISSING, *, doc: str, minimum: float | None = None) -> Any:
-    """A field with its documentation and, for numbers, the least value allowed."""
-    metadata = {"doc": doc, "minimum": minimum}
+def option(
+    default: Any = dataclasses.MISSING,
+    *,
+    doc: str,
+    minimum: float | None = None,
+    maximum: float | None = None,
+) -> Any:
+    """A field with its documentation and, for numbers, the least and the greatest value allowed."""
+    metadata = {"doc": doc, "minimum": minimum, "maximum": maximum}
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -66,6 +72,22 @@ class TokenConfig:
         300.0, doc="a visit token is replaced after 4/5 of this", minimum=1
     )
     auth_token_valid_s: float = option(3600.0, doc="how long a signed token is valid", minimum=1)
+    cluster_key_file: str = option(
+        "",
+        doc="file with the key that the users' secrets are stored with; `tube user key` makes one",
+    )
+    sign_producers: bool = option(
+        False, doc="producers must sign with a user's secret (C++ and Go cannot)"
+    )
+    sign_consumers: bool = option(
+        False, doc="consumers must sign with a user's secret (C++ and Go cannot)"
+    )
+    unsigned_networks: list[str] = option(
+        [], doc="networks such as 10.1.0.0/16 whose clients need not sign"
+    )
+    signature_window_s: float = option(
+        20.0, doc="how far a signature's time may be from the master's", minimum=5, maximum=120
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,14 +260,21 @@ def _build(kind: type[T], table: Mapping[str, object], path: str, faults: list[s
                 faults.append(f"{path}{name}: missing")
             continue
         value, fault = _value(hints[name], table[name], f"{path}{name}", faults)
-        minimum = field.metadata.get("minimum")
+        fault = fault or _out_of_range(value, field.metadata)
         if fault:
             faults.append(f"{path}{name}: {fault}")
-        elif minimum is not None and isinstance(value, int | float) and value < minimum:
-            faults.append(f"{path}{name}: {value} is less than {minimum}")
         else:
             values[name] = value
     return None if faults else kind(**values)
+
+
+def _out_of_range(value: object, limits: Mapping[str, Any]) -> str:
+    minimum, maximum = limits.get("minimum"), limits.get("maximum")
+    if minimum is not None and isinstance(value, int | float) and value < minimum:
+        return f"{value} is less than {minimum}"
+    if maximum is not None and isinstance(value, int | float) and value > maximum:
+        return f"{value} is more than {maximum}"
+    return ""
 
 
 def _value(hint: Any, given: object, path: str, faults: list[str]) -> tuple[object, str]:

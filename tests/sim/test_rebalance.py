@@ -15,9 +15,14 @@ import pytest
 from twisted.internet.defer import Deferred, DeferredLock, succeed
 from twisted.internet.task import Clock
 
+from tube.auth.signatures import Replays
+from tube.auth.tokens import AuthTokens
+from tube.config import TokenConfig
 from tube.errors import NotRegisteredError
+from tube.master.access import Access
 from tube.master.balancing import Balancer
-from tube.master.consumers import Consumers, Heartbeat, Registration, left
+from tube.master.consumers import Consumers, Heartbeat, left
+from tube.master.entrance import Registration
 from tube.master.events import Events
 from tube.master.held import Held
 from tube.master.registry import Kind, Registry, Wanted
@@ -191,6 +196,8 @@ class World:
             delay_s=0.25,
             brokers_per_member_max=1000,
         )
+        tokens = AuthTokens()
+        tokens.set_keys([("k", b"k")])
         self.core = SimpleNamespace(
             leader=SimpleNamespace(require=lambda _client="": 1, leads=True),
             registry=self.registry,
@@ -207,7 +214,9 @@ class World:
             wall_ms=lambda: 0,
             token_version=0,
             visit=SimpleNamespace(current=1),
-            auth_token=lambda _user: "",
+            access=Access(
+                TokenConfig(), tokens, lambda: 0, self.clock.seconds, replays=Replays(1), asked_s=1
+            ),
         )
         self.consumers = Consumers(self.core)
         self.clients: list[Client] = []

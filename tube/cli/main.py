@@ -30,6 +30,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "topic": ("tube.cli.topic:topic", "Create, list, change and delete topics."),
     "group": ("tube.cli.group:group", "Look at consumer groups, move their offsets."),
     "producer": ("tube.cli.producer:producer", "Look at producers."),
+    "user": ("tube.cli.user:user", "Users of clients, their secrets and rights."),
     "broker-admin": ("tube.cli.broker_admin:broker_admin", "List brokers and set their state."),
     "bench": ("tube.cli.bench:bench", "Measure a running cluster."),
     "db": ("tube.cli.db:db", "Migrate and check the master's database."),

@@ -16,6 +16,7 @@ from twisted.logger import Logger
 from tube.config import MasterConfig
 from tube.errors import ConfigError, StoreError
 from tube.master.brokers import Brokers
+from tube.master.cluster_key import ClusterKey
 from tube.master.core import Core
 from tube.master.database import Database
 from tube.master.db import engine as engines
@@ -30,6 +31,7 @@ from tube.master.orders import Orders
 from tube.master.resets import Resets
 from tube.master.topics import Topics
 from tube.master.upkeep import Upkeep
+from tube.master.users import Users
 from tube.master.web.api import Api
 from tube.net.clock import Reactor, wall_ms
 from tube.net.daemon import listening, port_number
@@ -72,7 +74,8 @@ async def serve(
     sql = await stack.enter_async_context(workers(reactor, "sql", engines.POOL_SIZE))
     engine = await stack.enter_async_context(_engine(config, sql))
     await sql.call(_prepare, engine, upgrade=upgrade)
-    core = Core(reactor, config, Database(engine, sql), time.monotonic, wall_ms)
+    key = _cluster_key(config)
+    core = Core(reactor, config, Database(engine, sql), time.monotonic, wall_ms, key)
     orders = Orders(core)
     brokers = Brokers(core, orders)
     gateway = MasterGateway(core, brokers)
@@ -110,6 +113,7 @@ async def serve(
         topics=Topics(core, orders),
         groups=groups,
         resets=Resets(core, groups, orders),
+        users=Users(core),
         name=config.name or address,
         address=address,
     )
@@ -202,6 +206,19 @@ def _secret(path: str, option: str) -> str:
     if not text:
         raise ConfigError([f"{option}: {path} is empty"])
     return text
+
+
+def _cluster_key(config: MasterConfig) -> ClusterKey | None:
+    """The key of the users' secrets; None when there is none, and nobody must sign."""
+    tokens = config.tokens
+    text = _secret(tokens.cluster_key_file, "tokens.cluster_key_file")
+    if not text and (tokens.sign_producers or tokens.sign_consumers):
+        raise ConfigError(
+            [
+                "tokens.cluster_key_file: missing, and clients must sign; make one with: tube user key"
+            ]
+        )
+    return ClusterKey(text) if text else None
 
 
 @asynccontextmanager

@@ -8,14 +8,17 @@ from typing import Final
 
 from twisted.logger import Logger
 
+from tube.auth.tokens import Rights
 from tube.errors import BadRequestError, TopicNotDeployedError
+from tube.master.access import UNKNOWN, Claim
 from tube.master.balancing import RETRY_S
 from tube.master.core import Core
 from tube.master.db import groups as group_rows
 from tube.master.db.groups import GroupRow
+from tube.master.entrance import Entrance, FlowIds, Registration
 from tube.master.events import RESEND_S, Event
 from tube.master.held import Outcome
-from tube.master.registry import Gone, Kind, Member, Wanted
+from tube.master.registry import Gone, Kind, Member
 from tube.values import ClientId, GroupName, Partition
 from tube.wire import records
 
@@ -23,20 +26,6 @@ log = Logger(namespace="tube.master.consumers")
 
 PRIORITY: Final = 301
 """qryPriorityId of the cluster (spec section 9.2)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlowIds:
-    """Check ids that a client holds; None: it did not send one."""
-
-    default: int | None = None
-    group: int | None = None
-    priority: int | None = None
-
-    @property
-    def asked(self) -> bool:
-        """Whether the client wants to hear of rules at all."""
-        return self.default is not None or self.group is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,18 +37,6 @@ class FlowView:
     group_id: int
     group_text: str | None
     priority: int = PRIORITY
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
-    """What a consumer registers with."""
-
-    client_id: ClientId
-    group: GroupName
-    host: str
-    wanted: Wanted
-    held: Collection[Partition] = ()
-    flow: FlowIds = field(default_factory=FlowIds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +58,16 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerView:
-    """What a consumer is told."""
+    """What a consumer is told.
+
+    ``require_auth``: it must sign its next heartbeat; ``visit_token`` is 0 for one that is not known.
+    """
 
     epoch: int
     not_allocated: bool
-    visit_token: int
-    auth_token: str
+    visit_token: int = 0
+    auth_token: str = ""
+    require_auth: bool = False
     event: Event | None = None
     flow: FlowView | None = None
 
@@ -96,19 +77,33 @@ class Consumers:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._entrance = Entrance(core)
 
-    async def register(self, asked: Registration) -> ConsumerView:
+    async def register(self, asked: Registration, claim: Claim = UNKNOWN) -> ConsumerView:
         """A consumer joins its group, or comes back with what it still holds.
+
+        One that does not show who it is, and must, waits outside until it has signed a heartbeat.
 
         Raises:
             BadRequestError: a name is malformed.  StandbyError: we do not lead.
             TopicNotDeployedError: no broker serves one of its topics.
             InconsistentGroupError: it does not agree with the other members.
+            CertificateError: its signature is wrong.  GroupForbiddenError: it may not consume a topic.
         """
         check_registration(asked)
         core = self._core
-        core.leader.require(asked.client_id)
+        epoch = core.leader.require(asked.client_id)
         check_deployed(core, asked.wanted.topics)
+        rights = self._entrance.register(asked, claim)
+        if rights is None:
+            flow = flow_view(core, asked.group, asked.flow) if asked.flow.asked else None
+            return ConsumerView(epoch=epoch, not_allocated=True, flow=flow)
+        epoch = await self._join(asked)
+        return self._view(epoch, asked.group, asked.flow, rights)
+
+    async def _join(self, asked: Registration) -> int:
+        """Make it a member; the epoch in which that was."""
+        core = self._core
         async with core.group_lock:
             await activate(core, asked.group)
             epoch = core.leader.require(asked.client_id)
@@ -125,16 +120,25 @@ class Consumers:
         group = core.registry.groups[asked.group]
         group.allocated = group.allocated or bool(asked.held)
         self._joined(asked, new=new)
-        return self._view(epoch, asked.group, asked.client_id, asked.flow)
+        return epoch
 
-    async def heartbeat(self, beat: Heartbeat) -> ConsumerView | None:
+    async def heartbeat(self, beat: Heartbeat, claim: Claim = UNKNOWN) -> ConsumerView | None:
         """A consumer is alive; the answer may wait for an event.  None: nobody waits for the answer.
 
         Raises:
             StandbyError: we do not lead.  NotRegisteredError: it must register again.
+            CertificateError: it was asked to sign and did not, or wrong.
+            GroupForbiddenError: it may not consume a topic.
+            InconsistentGroupError: it waited outside, and does not agree with the members any more.
         """
         core = self._core
         epoch = core.leader.require(beat.client_id)
+        admitted = self._entrance.heartbeat(beat.group, beat.client_id, claim)
+        if admitted is None:
+            return ConsumerView(epoch=epoch, not_allocated=True, require_auth=True)
+        rights = admitted.rights
+        if admitted.waited is not None:
+            epoch = await self._join(admitted.waited)
         key = (beat.group, beat.client_id)
         known = core.registry.find(beat.group, beat.client_id)
         first = known is not None and not known.ready
@@ -149,7 +153,7 @@ class Consumers:
             event = self._next(beat.group, beat.client_id)
             left_s = until_s - core.now_s()
             if event is not None or left_s <= 0 or core.token_version != token_version:
-                return self._view(epoch, beat.group, beat.client_id, beat.flow, event)
+                return self._view(epoch, beat.group, beat.flow, rights, event)
             sent = core.events.sent(beat.group, beat.client_id)
             wait_s = left_s if sent is None else min(left_s, RESEND_S)
             outcome = await core.held_consumers.hold(key, wait_s, beat.owner)
@@ -157,19 +161,20 @@ class Consumers:
                 return None
             epoch = core.leader.require(beat.client_id)
             if outcome is Outcome.SUPERSEDED:
-                return self._view(epoch, beat.group, beat.client_id, beat.flow)
+                return self._view(epoch, beat.group, beat.flow, rights)
             if core.registry.find(beat.group, beat.client_id) is not member:
                 core.registry.touch(beat.group, beat.client_id, core.now_s())
 
-    def close(self, group: GroupName, client_id: ClientId) -> None:
+    def close(self, group: GroupName, client_id: ClientId, claim: Claim = UNKNOWN) -> None:
         """A consumer leaves; an unknown one is fine.
 
         Raises:
-            StandbyError: we do not lead.
+            StandbyError: we do not lead.  CertificateError: it does not prove who it is.
         """
         records.check_client_id(client_id)
         records.check_group(group)
         self._core.leader.require(client_id)
+        self._entrance.close(group, client_id, claim)
         gone = self._core.registry.leave(group, client_id)
         self._core.held_consumers.supersede((group, client_id))
         if gone is not None:
@@ -258,8 +263,8 @@ class Consumers:
         self,
         epoch: int,
         group: GroupName,
-        client_id: ClientId,
         ids: FlowIds,
+        rights: Rights,
         event: Event | None = None,
     ) -> ConsumerView:
         core = self._core
@@ -268,7 +273,7 @@ class Consumers:
             epoch=epoch,
             not_allocated=known is None or not known.allocated,
             visit_token=core.visit.current,
-            auth_token=core.auth_token(client_id[:256]),
+            auth_token=core.access.token(rights),
             event=event,
             flow=flow_view(core, group, ids) if ids.asked else None,
         )

@@ -14,14 +14,19 @@ import sqlalchemy as sa
 from twisted.internet.defer import DeferredLock
 from twisted.logger import Logger
 
-from tube.auth.tokens import AuthTokens, Rights, VisitTokens
+from tube.auth.signatures import Replays
+from tube.auth.tokens import AuthTokens, VisitTokens
 from tube.config import MasterConfig
+from tube.errors import StoreError
+from tube.master.access import Access, User
 from tube.master.balancing import Balancer
 from tube.master.chronicle import Chronicle
+from tube.master.cluster_key import ClusterKey
 from tube.master.database import Database
-from tube.master.db import brokers, groups, keys, lease, topics
+from tube.master.db import brokers, groups, keys, lease, topics, users
 from tube.master.db.groups import GroupRow, RuleRow
 from tube.master.db.keys import KeyRow
+from tube.master.db.users import UserRow
 from tube.master.events import Events
 from tube.master.held import Held
 from tube.master.leader import Leader
@@ -46,8 +51,6 @@ KEY_SETTLE_MS: Final = 60_000
 
 KEYS_KEPT: Final = 3
 
-WORLD = "*"
-
 
 class Snapshot:
     """Everything that SQL knows, read in one transaction."""
@@ -59,6 +62,7 @@ class Snapshot:
         self.groups: list[GroupRow] = groups.all_groups(conn)
         self.rules: list[RuleRow] = groups.all_rules(conn)
         self.keys: list[KeyRow] = keys.ring(conn)
+        self.users: list[UserRow] = users.all_users(conn)
 
 
 class Core:
@@ -76,7 +80,9 @@ class Core:
         database: Database,
         now_s: Callable[[], float],
         wall_ms: Callable[[], int],
+        cluster_key: ClusterKey | None = None,
     ) -> None:
+        self.cluster_key = cluster_key
         self.reactor = reactor
         self.config = config
         self.database = database
@@ -93,6 +99,7 @@ class Core:
         self.held_brokers: Held[int] = Held(reactor)
         self.group_lock = DeferredLock()
         self.admin_lock = DeferredLock()
+        self._replays = Replays(int(config.tokens.signature_window_s * 1000))
         self._on_clear: list[Callable[[], None]] = []
         self._empty()
 
@@ -108,7 +115,16 @@ class Core:
         self.groups: dict[str, GroupRow] = {}
         self.rules: dict[str, RuleRow] = {}
         self.keys: list[KeyRow] = []
+        self.users: dict[str, UserRow] = {}
         self.auth = AuthTokens()
+        self.access = Access(
+            config.tokens,
+            self.auth,
+            self.wall_ms,
+            self.now_s,
+            replays=self._replays,
+            asked_s=config.consumer_timeout_s,
+        )
         self.visit = VisitTokens(
             random.SystemRandom().getrandbits,
             valid_ms=int(config.tokens.visit_token_valid_s * 1000),
@@ -144,6 +160,8 @@ class Core:
             self.topology.put_topic(topic)
         self.groups = {group.name: group for group in found.groups}
         self.rules = {rule.scope: rule for rule in found.rules}
+        for user in found.users:
+            self.put_user(user)
         self.keys = found.keys
         if not self.keys:
             await self._add_key(epoch)
@@ -186,12 +204,23 @@ class Core:
 
     # tokens
 
-    def auth_token(self, user: str) -> str:
-        """A signed token: everybody may do everything, until there are users (design section 7)."""
-        expires_at_ms = self.wall_ms() + int(self.config.tokens.auth_token_valid_s * 1000)
-        return self.auth.issue(
-            Rights(user=user, produce=(WORLD,), consume=(WORLD,), expires_at_ms=expires_at_ms)
-        )
+    def put_user(self, row: UserRow) -> None:
+        """Know a user; one whose secret does not open with our key is listed and cannot sign."""
+        self.users[row.name] = row
+        if self.cluster_key is None:
+            log.warn("user {user} cannot sign: there is no cluster key", user=row.name)
+            return
+        try:
+            secret = self.cluster_key.open(row.sealed)
+        except StoreError as error:
+            log.warn("user {user} cannot sign: {error}", user=row.name, error=str(error))
+            return
+        self.access.users[row.name] = User(row.name, secret, row.produce, row.consume)
+
+    def drop_user(self, name: str) -> None:
+        """Forget a user: its tokens end here at once, at brokers when they expire."""
+        self.users.pop(name, None)
+        self.access.users.pop(name, None)
 
     async def rotate_keys(self) -> None:
         """Make a new signing key when the newest is old; let a settled one sign."""

@@ -19,6 +19,7 @@ from tube.errors import (
 )
 from tube.limits import SMALL_CALL_BYTES_MAX
 from tube.master import translate
+from tube.master.access import Claim
 from tube.master.brokers import Brokers
 from tube.master.consumers import Consumers
 from tube.master.consumers_v2 import SelfBalanced
@@ -144,65 +145,84 @@ class MasterGateway:
 
     # producers
 
-    async def _register_producer(self, _connection: FramedProtocol, call: Call) -> Message:
+    async def _register_producer(self, connection: FramedProtocol, call: Call) -> Message:
         request = rpc.parse(pb.RegisterRequestP2M, call.body)
         view = self._producers.register(
-            ClientId(request.clientId), request.hostName, request.topicList, request.brokerCheckSum
+            ClientId(request.clientId),
+            request.hostName,
+            request.topicList,
+            request.brokerCheckSum,
+            _claim(request, connection),
         )
         return translate.producer_registered(request, view)
 
-    async def _heartbeat_producer(self, _connection: FramedProtocol, call: Call) -> Message:
+    async def _heartbeat_producer(self, connection: FramedProtocol, call: Call) -> Message:
         request = rpc.parse(pb.HeartRequestP2M, call.body)
         view = self._producers.heartbeat(
-            ClientId(request.clientId), request.hostName, request.topicList, request.brokerCheckSum
+            ClientId(request.clientId),
+            request.hostName,
+            request.topicList,
+            request.brokerCheckSum,
+            _claim(request, connection),
         )
         return translate.producer_answer(request, view)
 
-    async def _close_producer(self, _connection: FramedProtocol, call: Call) -> Message:
+    async def _close_producer(self, connection: FramedProtocol, call: Call) -> Message:
         request = rpc.parse(pb.CloseRequestP2M, call.body)
-        self._producers.close(ClientId(request.clientId))
+        self._producers.close(ClientId(request.clientId), _claim(request, connection))
         return pb.CloseResponseM2P(success=True, errCode=translate.OK, errMsg=translate.OK_TEXT)
 
     # consumers
 
-    async def _register_consumer(self, _connection: FramedProtocol, call: Call) -> Message:
+    async def _register_consumer(self, connection: FramedProtocol, call: Call) -> Message:
         request = rpc.parse(pb.RegisterRequestC2M, call.body)
-        view = await self._consumers.register(translate.registration(request))
+        asked = translate.registration(request)
+        view = await self._consumers.register(asked, _claim(request, connection))
         return translate.consumer_registered(request, view)
 
     async def _heartbeat_consumer(self, connection: FramedProtocol, call: Call) -> Message | None:
         request = rpc.parse(pb.HeartRequestC2M, call.body)
         beat = translate.heartbeat(request, call.timeout_ms, connection)
-        view = await self._consumers.heartbeat(beat)
+        view = await self._consumers.heartbeat(beat, _claim(request, connection))
         return None if view is None else translate.consumer_answer(request, view, self._core)
 
-    async def _close_consumer(self, _connection: FramedProtocol, call: Call) -> Message:
+    async def _close_consumer(self, connection: FramedProtocol, call: Call) -> Message:
         request = rpc.parse(pb.CloseRequestC2M, call.body)
-        self._consumers.close(GroupName(request.groupName), ClientId(request.clientId))
+        self._consumers.close(
+            GroupName(request.groupName),
+            ClientId(request.clientId),
+            _claim(request, connection),
+        )
         return pb.CloseResponseM2C(success=True, errCode=translate.OK, errMsg=translate.OK_TEXT)
 
-    async def _register_v2(self, _connection: FramedProtocol, call: Call) -> Message:
+    async def _register_v2(self, connection: FramedProtocol, call: Call) -> Message:
         request = rpc.parse(pb.RegisterRequestC2MV2, call.body)
         view = await self._self_balanced.register(
-            translate.registration_v2(request), translate.versions(request)
+            translate.registration_v2(request),
+            translate.versions(request),
+            _claim(request, connection),
         )
         return translate.self_balanced_registered(view)
 
-    async def _heartbeat_v2(self, _connection: FramedProtocol, call: Call) -> Message:
+    async def _heartbeat_v2(self, connection: FramedProtocol, call: Call) -> Message:
         request = rpc.parse(pb.HeartRequestC2MV2, call.body)
-        view = self._self_balanced.heartbeat(
+        view = await self._self_balanced.heartbeat(
             ClientId(request.clientId),
             GroupName(request.groupName),
             translate.reported_v2(request),
             translate.flow_ids_v2(request),
             translate.versions(request),
+            _claim(request, connection),
         )
         return translate.self_balanced_answer(view, push=request.HasField("subRepInfo"))
 
-    async def _metadata(self, _connection: FramedProtocol, call: Call) -> Message:
+    async def _metadata(self, connection: FramedProtocol, call: Call) -> Message:
         request = rpc.parse(pb.GetPartMetaRequestC2M, call.body)
         view = self._self_balanced.metadata(
-            ClientId(request.clientId), GroupName(request.groupName), translate.versions(request)
+            ClientId(request.clientId),
+            GroupName(request.groupName),
+            translate.versions(request),
+            _claim(request, connection),
         )
         return translate.metadata_answer(view)
 
@@ -227,6 +247,10 @@ class MasterGateway:
         request = rpc.parse(pb.CloseRequestB2M, call.body)
         self._brokers.close(records.integer(request.brokerId, "broker id", 0))
         return pb.CloseResponseM2B(success=True, errCode=translate.OK, errMsg=translate.OK_TEXT)
+
+
+def _claim(request: translate.FromClient, connection: FramedProtocol) -> Claim:
+    return translate.claim(request.clientId, request.authInfo, connection.connected_to)
 
 
 def _plain(kind: Callable[..., Message], **extra: Any) -> Callable[[TubeError], Message]:

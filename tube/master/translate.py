@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from tube.auth.signatures import Signed
 from tube.errors import BadRequestError
 from tube.limits import MESSAGE_BYTES_DEFAULT, WAIT_MS_MAX
+from tube.master.access import Claim
 from tube.master.brokers import BrokerBeat, BrokerView
 from tube.master.consumers import (
     ConsumerView,
-    FlowIds,
     FlowView,
     Heartbeat,
-    Registration,
     parse_subscriptions,
 )
 from tube.master.consumers_v2 import HeldVersions, SelfBalancedView
 from tube.master.core import Core
+from tube.master.entrance import FlowIds, Registration
 from tube.master.events import Event
 from tube.master.producers import ProducerView
 from tube.master.registry import Kind, Wanted
@@ -31,6 +32,20 @@ CONFIG_ID = 1
 
 ANSWER_MARGIN_MS = 500
 """A held heartbeat is answered this long before its caller gives up."""
+
+
+FromClient = (
+    pb.RegisterRequestP2M
+    | pb.HeartRequestP2M
+    | pb.CloseRequestP2M
+    | pb.RegisterRequestC2M
+    | pb.HeartRequestC2M
+    | pb.CloseRequestC2M
+    | pb.RegisterRequestC2MV2
+    | pb.HeartRequestC2MV2
+    | pb.GetPartMetaRequestC2M
+)
+"""Calls of clients; each shows who sends it."""
 
 
 def wait_s(wait_ms: int, timeout_ms: int) -> float:
@@ -198,7 +213,7 @@ def producer_answer(request: pb.HeartRequestP2M, view: ProducerView) -> pb.Heart
         brokerCheckSum=view.broker_checksum,
         topicInfos=view.topics,
         brokerInfos=view.brokers or (),
-        requireAuth=False,
+        requireAuth=view.require_auth,
         authorizedInfo=_authorized(view),
         epoch=view.epoch,
     )
@@ -234,7 +249,7 @@ def consumer_answer(
         errCode=OK,
         errMsg=OK_TEXT,
         notAllocated=view.not_allocated,
-        requireAuth=False,
+        requireAuth=view.require_auth,
         authorizedInfo=_authorized(view),
         epoch=view.epoch,
     )
@@ -251,7 +266,7 @@ def self_balanced_registered(view: SelfBalancedView) -> pb.RegisterResponseM2CV2
         errMsg=OK_TEXT,
         brokerConfigId=view.brokers_id,
         brokerConfigList=view.brokers or (),
-        opsTaskInfo=_tasks(view.flow),
+        opsTaskInfo=_tasks(view),
         authorizedInfo=_authorized(view),
     )
 
@@ -263,7 +278,7 @@ def self_balanced_answer(view: SelfBalancedView, *, push: bool) -> pb.HeartRespo
         errMsg=OK_TEXT,
         brokerConfigId=view.brokers_id,
         brokerConfigList=view.brokers or (),
-        opsTaskInfo=_tasks(view.flow),
+        opsTaskInfo=_tasks(view),
         authorizedInfo=_authorized(view),
     )
     if push and view.topics is not None:
@@ -393,14 +408,15 @@ def _add_flow(answer: pb.RegisterResponseM2C | pb.HeartResponseM2C, view: FlowVi
         answer.groupFlowControlInfo = view.group_text
 
 
-def _tasks(view: FlowView) -> pb.OpsTaskInfo:
+def _tasks(view: SelfBalancedView) -> pb.OpsTaskInfo:
+    flow = view.flow
     return pb.OpsTaskInfo(
-        defFlowCheckId=view.default_id,
-        groupFlowCheckId=view.group_id,
-        qryPriorityId=view.priority,
-        requireAuth=False,
-        defFlowControlInfo=view.default_text,
-        groupFlowControlInfo=view.group_text,
+        defFlowCheckId=flow.default_id,
+        groupFlowCheckId=flow.group_id,
+        qryPriorityId=flow.priority,
+        requireAuth=view.require_auth,
+        defFlowControlInfo=flow.default_text,
+        groupFlowControlInfo=flow.group_text,
     )
 
 
@@ -415,7 +431,22 @@ def _demands(core: Core) -> pb.EnableBrokerFunInfo:
     )
 
 
-def _authorized(view: ProducerView | ConsumerView | SelfBalancedView) -> pb.MasterAuthorizedInfo:
+def claim(client_id: str, info: pb.MasterCertificateInfo, connected_to: str) -> Claim:
+    """What a client shows of itself, on the connection that it came on."""
+    signed = None
+    if info.HasField("authInfo"):
+        given = info.authInfo
+        signed = Signed(given.userName, given.timestamp, given.nonce, given.signature)
+    host = connected_to.rpartition(":")[0]
+    return Claim(client_id=client_id, signed=signed, token=info.authorizedToken, host=host)
+
+
+def _authorized(
+    view: ProducerView | ConsumerView | SelfBalancedView,
+) -> pb.MasterAuthorizedInfo | None:
+    """Tokens, for those that are known."""
+    if not view.visit_token:
+        return None
     return pb.MasterAuthorizedInfo(
         visitAuthorizedToken=view.visit_token, authAuthorizedToken=view.auth_token
     )

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 
 from tube.errors import SchemaError
 from tube.master.db import engine as engines
 from tube.master.db import migrate, schema
-from tube.master.db.tables import schema_compat
+from tube.master.db.tables import brokers, client_secrets, schema_compat, signing_keys
 
 
 @pytest.fixture
@@ -99,3 +100,27 @@ def test_creating_at_once_gives_what_the_migrations_give(tmp_path: Path) -> None
 
     assert migrate.head() == schema.REVISION
     assert described[0] == described[1]
+
+
+def test_filled_first_tables_get_users(empty):
+    """Level 2 adds a table and keeps every row; the program before it may still run."""
+    with empty.begin() as conn:
+        config = migrate._config()
+        config.attributes["connection"] = conn
+        command.upgrade(config, "0001")
+        conn.execute(
+            sa.insert(brokers).values(
+                broker_id=1, host="h", port=1, http_port=2, state="online", created_ms=1 << 41
+            )
+        )
+        conn.execute(sa.insert(signing_keys).values(key_id="k", secret=b"\0s", created_ms=3))
+
+    migrate.upgrade(empty)
+
+    with empty.connect() as conn:
+        assert conn.execute(sa.select(brokers)).all() == [(1, "h", 1, 2, "online", 1 << 41)]
+        assert conn.execute(sa.select(signing_keys)).all() == [("k", b"\0s", 3)]
+        assert conn.execute(sa.select(client_secrets)).all() == []
+        assert conn.execute(sa.select(schema_compat)).all() == [(1, 2, 1)]
+    assert schema.refusal(empty) is None
+    assert migrate.check(empty) == []

@@ -13,11 +13,14 @@ import sqlalchemy as sa
 from tube.errors import SchemaError
 from tube.master.db.tables import metadata, schema_compat
 
-LEVEL: Final = 1
+LEVEL: Final = 2
 """The schema that this program was written for: the number of the newest migration."""
 
-REVISION: Final = "0001"
+REVISION: Final = "0002"
 """The newest migration."""
+
+OLDEST_CODE: Final = 1
+"""The oldest program that may run on it: one that knows nothing of users leaves their table alone."""
 
 _VERSION = sa.table("alembic_version", sa.column("version_num", sa.String(32)))
 
@@ -42,7 +45,9 @@ def create(engine: sa.Engine) -> None:
         )
         version.create(conn)
         conn.execute(sa.insert(_VERSION).values(version_num=REVISION))
-        conn.execute(sa.insert(schema_compat).values(compat_id=1, level=LEVEL, oldest_code=LEVEL))
+        conn.execute(
+            sa.insert(schema_compat).values(compat_id=1, level=LEVEL, oldest_code=OLDEST_CODE)
+        )
 
 
 def refusal(engine: sa.Engine) -> SchemaError | None:

@@ -180,6 +180,18 @@ class _SigningKeys(TypedColumns):
 signing_keys = Table("signing_keys", metadata, _SigningKeys)
 
 
+class _ClientSecrets(TypedColumns):
+    name: Named[str] = Column(String(64), primary_key=True)
+    secret: Named[bytes] = Column(LargeBinary, nullable=False)
+    produce: Named[str] = Column(Text, nullable=False)
+    consume: Named[str] = Column(Text, nullable=False)
+    created_ms: Named[int] = Column(BigInteger, nullable=False)
+
+
+client_secrets = Table("client_secrets", metadata, _ClientSecrets)
+"""Users of clients; ``secret`` is encrypted with the cluster key, the topics are JSON lists."""
+
+
 class _Statistics(TypedColumns):
     day: Named[str] = Column(String(10), primary_key=True)
     brokers: Named[int] = Column(Integer, nullable=False)

@@ -10,10 +10,12 @@ from tube.limits import WAIT_MS_MAX
 from tube.master.brokers import Brokers
 from tube.master.core import Core
 from tube.master.db.history import HistoryRow
+from tube.master.db.users import UserRow
 from tube.master.groups import Groups
 from tube.master.resets import Resets
 from tube.master.topics import Topics, TopicWish
 from tube.master.topology import BrokerState
+from tube.master.users import Users
 from tube.master.values import STATES, StoredTopic
 from tube.master.web.fields import Fields, parse_place
 from tube.net.web import CHANGE, Asked, Routes
@@ -38,6 +40,7 @@ class Api:
         topics: Topics,
         groups: Groups,
         resets: Resets,
+        users: Users,
         name: str,
         address: str,
     ) -> None:
@@ -46,6 +49,7 @@ class Api:
         self._topics = topics
         self._groups = groups
         self._resets = resets
+        self._users = users
         self._name = name
         self._address = address
         self._started_s = core.now_s()
@@ -77,6 +81,9 @@ class Api:
             ("GET", "rules", self._rules),
             ("PUT", "rules", self._set_rules),
             ("GET", "producers", self._list_producers),
+            ("GET", "users", self._list_users),
+            ("POST", "users", self._add_user),
+            ("DELETE", "users/{name}", self._delete_user),
             ("GET", "history", self._history),
         ):
             right = {} if method == "GET" else {"right": CHANGE}
@@ -290,6 +297,26 @@ class Api:
             ]
         }
 
+    # users
+
+    def _list_users(self, _asked: Asked) -> Json:
+        return {"users": [_user(row) for row in self._users.all()]}
+
+    async def _add_user(self, asked: Asked) -> Json:
+        fields = Fields(asked.body, ["name", "secret", "produce", "consume"])
+        row = await self._users.add(
+            fields.required("name"),
+            fields.required("secret"),
+            produce=fields.array("produce", str, "a topic or *") or [],
+            consume=fields.array("consume", str, "a topic or *") or [],
+            principal=asked.principal,
+        )
+        return _user(row)
+
+    async def _delete_user(self, asked: Asked) -> Json:
+        await self._users.delete(asked.path["name"], asked.principal)
+        return {}
+
     async def _history(self, asked: Asked) -> Json:
         self._core.leader.require()
         name = asked.path.get("name")
@@ -313,6 +340,15 @@ def _wish(fields: Fields) -> TopicWish:
         accept_publish=fields.flag("accept_publish"),
         accept_subscribe=fields.flag("accept_subscribe"),
     )
+
+
+def _user(row: UserRow) -> Json:
+    return {
+        "name": row.name,
+        "produce": list(row.produce),
+        "consume": list(row.consume),
+        "created_ms": row.created_ms,
+    }
 
 
 def _event(row: HistoryRow) -> Json:
