@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import time
 from pathlib import Path
 
 from tests.cli.conftest import Server, serving
@@ -41,10 +43,39 @@ def test_all_start_and_stop_together(tmp_path: Path) -> None:
         assert server.stop()[0] == 0
 
 
-def test_when_one_dies_all_end(tmp_path: Path) -> None:
-    """None is restarted behind the back of whoever supervises; the exit code tells."""
+def test_one_that_dies_is_started_again_and_the_others_do_not_notice(tmp_path: Path) -> None:
+    """On the same ports, so that clients find it."""
     with serving(*broker_options(tmp_path), "--instances", "2") as server:
-        os.kill(children(server)[0], signal.SIGKILL)
-        code = server.process.wait(20)
-        assert code == 1
-        assert "stopping the others" in server.stop()[1]
+        killed, _ = children(server)
+        os.kill(killed, signal.SIGKILL)
+        until_s = time.monotonic() + 20
+        while killed in children(server) or not (
+            listening(server.ports["broker_1"]) and listening(server.ports["broker_2"])
+        ):
+            assert time.monotonic() < until_s
+        code, said = server.stop()
+    assert "ended with -9; starting it again" in said
+    assert code == 0
+
+
+def test_when_one_cannot_serve_all_end(tmp_path: Path) -> None:
+    """A mistake is not tried again and again; the exit code tells."""
+    taken = socket.create_server(("127.0.0.1", 0))
+    port = taken.getsockname()[1]
+    options = [*broker_options(tmp_path), "--set", f"port={port - 1}", "--instances", "2"]
+    with taken:
+        server = Server(*options)
+        code, said = server.process.wait(20), server.stop()[1]
+
+    assert code == 1
+    assert server.ports == {}
+    assert "stopping all" in said
+
+
+def listening(port: int) -> bool:
+    """Whether somebody accepts connections there."""
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True

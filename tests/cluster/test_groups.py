@@ -12,6 +12,7 @@ from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThread
 
+from tube.broker.holders import Claim
 from tube.client import ConsumerOptions
 from tube.client.twisted import Client, Consumer, Producer
 from tube.client.values import Message, Outgoing
@@ -22,7 +23,7 @@ from tube.errors import (
     TopicNotDeployedError,
 )
 from tube.testing import RunningCluster
-from tube.values import Partition
+from tube.values import GroupName, Partition
 
 
 class Member:
@@ -182,6 +183,29 @@ async def test_several_topics_and_filters(cluster: RunningCluster, client: Clien
     assert sorted(m.value for m in got if m.topic == "bb") == [b"b%d" % i for i in range(0, 10, 2)]
     assert {m.filter for m in got if m.topic == "bb"} == {"even"}
     assert await consumer.batches(100, 0.3) == []
+
+
+async def test_what_a_filter_leaves_out_is_no_lag(cluster: RunningCluster, client: Client) -> None:
+    """Committed offsets reach the end, but never pass a message that is not acknowledged."""
+    await cluster.create_topic("demo", 1)
+    producer = client.producer("demo")
+    await producer.send_many(
+        [Outgoing(b"%d" % i, filter="yes" if i == 2 else "no") for i in range(5)]
+    )
+    consumer = await client.consumer(["demo"], "g1", filters={"demo": ["yes"]})
+    [message] = await consumer.batches(10, 5)
+    await producer.send_many([Outgoing(b"x", filter="no")] * 5)
+    service = cluster.brokers[1].service
+
+    def committed() -> int | None:
+        return service.offsets.get(Claim(GroupName("g1"), "demo", 0), 1)
+
+    await cluster.until(lambda: consumer._core.positions[message.partition].next_offset == 10)
+    await consumer.commit()
+    assert (committed() or 0) <= 2
+    consumer.ack(message)
+    await consumer.commit()
+    assert committed() == 10
 
 
 async def test_what_was_not_acknowledged_comes_again(

@@ -143,6 +143,26 @@ class Plant:
         self.brokers[broker_id] = program = self._run("broker", options)
         return program
 
+    def start_instances(self, count: int, *sets: str) -> Program:
+        """Start ``tube broker --instances``; they listen when this returns."""
+        master = self._ports["master"]["master"]
+        options = [
+            "broker_id=1",
+            "port=0",
+            f'masters=["127.0.0.1:{master}"]',
+            "http.port=0",
+            "drain_s=2",
+            f"log.data_dir={self.directory / 'brokers'}",
+            *sets,
+        ]
+        program = self._run("broker", options, "--instances", str(count))
+        ports = program.line(READY_S * 2)["ports"]
+        for broker_id in range(1, count + 1):
+            self._ports[f"broker-{broker_id}"] = {
+                name: ports[f"{name}_{broker_id}"] for name in ("broker", "broker_http")
+            }
+        return program
+
     def start_broker(self, broker_id: int, *sets: str) -> Program:
         """Start a broker on its folder and port; it listens when this returns."""
         program = self.launch_broker(broker_id, *sets)
@@ -180,8 +200,8 @@ class Plant:
         self.programs.append(program)
         return program
 
-    def _run(self, command: str, sets: Sequence[str]) -> Program:
-        words = ["-m", "tube.cli.main", command]
+    def _run(self, command: str, sets: Sequence[str], *options: str) -> Program:
+        words = ["-m", "tube.cli.main", command, *options]
         for text in sets:
             words += ["--set", text]
         program = Program(words, self.directory / f"{command}.log")

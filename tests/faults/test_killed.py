@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import urllib.request
 
 from tests.faults.conftest import MakePlant
-from tests.faults.processes import Plant, wait_until
+from tests.faults.processes import Plant, Program, wait_until
 from tests.faults.traffic import Reader, Sender, Watch, everything_read, missing
 from tube.client import Client
 from tube.wire.rpc import Method
@@ -65,6 +67,50 @@ def test_one_of_three_brokers_killed_loses_nothing(make_plant: MakePlant) -> Non
     assert [reader.failure for reader in readers] == [None, None]
     assert watch.backward == []
     assert watch.looked > 10
+
+
+def test_an_instance_that_is_killed_comes_back_by_itself(make_plant: MakePlant) -> None:
+    """``tube broker --instances 3``, one of them killed under traffic: nothing is lost, the group converges."""
+    plant = make_plant(*QUICK, brokers=0)
+    parent = plant.start_instances(3, "consumer_timeout_s=3")
+    for broker_id in (1, 2, 3):
+        wait_until(lambda broker_id=broker_id: plant.ready(broker_id), 10, "registered")
+    plant.create_topic("demo", 9)
+    sender = Sender(plant.url, "demo", "s")
+    readers = [Reader(plant.url, "demo", "g1") for _ in range(3)]
+    watch = Watch(lambda: plant.offsets("g1"))
+    wait_until(lambda: shared(readers, 9), 15, "the group shares 9 partitions")
+    wait_until(lambda: sum(reader.count for reader in readers) > 300, 15, "messages are read")
+    before = children(parent)
+    os.kill(before[1], signal.SIGKILL)
+    wait_until(lambda: len(set(children(parent)) - set(before)) == 1, 20, "another one was started")
+    new = len(sender.acknowledged)
+    wait_until(
+        lambda: (
+            {r.partition.broker_id for r in list(sender.acknowledged.values())[new:]} == {1, 2, 3}
+        ),
+        30,
+        "all three brokers take messages again",
+    )
+    sender.stop()
+    wait_until(lambda: everything_read([sender], readers), 20, "all acknowledged messages are read")
+    wait_until(lambda: shared(readers, 9), 15, "the group has all partitions again")
+    wait_until(lambda: plant.offsets("g1")["lag"] == 0, 15, "the lag is 0")
+    watch.stop()
+    for reader in readers:
+        reader.stop()
+
+    assert sender.failures == []
+    assert [reader.failure for reader in readers] == [None] * 3
+    assert watch.backward == []
+    assert parent.stop(30) == 0
+
+
+def children(program: Program) -> list[int]:
+    """The processes that a process started, oldest first."""
+    pid = program.process.pid
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(text) for text in file.read().split()]
 
 
 def test_a_broker_killed_again_and_again_keeps_what_it_acknowledged(make_plant: MakePlant) -> None:

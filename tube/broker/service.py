@@ -258,11 +258,10 @@ class BrokerService:
                     continue  # while it waited, others may have moved the offset
                 pulled = await self._pull(claim, topic, hold, offset, bytes_max)
                 self._same(claim, client, hold, turn)
-                if pulled.count or self._now_s() >= until_s:
+                # Who commits by itself must hear how far it was looked through in vain.
+                if pulled.count or manual or self._now_s() >= until_s:
                     return self._pulled(claim, hold, pulled, offset, topic)
-                if not manual:  # nothing matched: what was looked through needs no second look
-                    self._commit_soon(claim, topic, pulled.next_offset)
-                hold.pending = pulled.next_offset
+                self._commit_soon(claim, topic, pulled.next_offset)
                 continue
             left_s = until_s - self._now_s()
             if left_s <= 0 or self.stopping:
@@ -418,7 +417,8 @@ class BrokerService:
         self, claim: Claim, hold: Hold, answer: Cut, offset: int, topic: TopicSettings
     ) -> Pulled:
         hold.pending = answer.next_offset
-        if not answer.count:
+        if not answer.count and self.offsets.get(claim, topic.topic_id) == offset:
+            # Nothing matched, and nothing given before waits for its commit: no second look is needed.
             self._commit_soon(claim, topic, answer.next_offset)
             hold.pending = None
         self._count(answer)

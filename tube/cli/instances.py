@@ -1,7 +1,8 @@
-"""Several brokers as child processes of one parent that restarts none.
+"""Several brokers as child processes of one parent.
 
-The parent passes SIGTERM and SIGINT on, prints one ready line when all children serve, and stops the others
-when one ends.
+The parent prints one ready line when all serve, passes SIGTERM and SIGINT on, and starts a broker again that
+ended by itself; the others do not notice.  A broker that never served is a mistake in the configuration: then
+all stop.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import IO, Final
@@ -23,6 +26,14 @@ from tube.config import BrokerConfig
 
 STOP_S: Final = 20.0
 """How long children may drain before they are killed; a broker's own limit is ``drain_s``, 10 s."""
+
+RESTART_S: Final = 1.0
+"""Pause before a broker is started again; doubled each time it ends soon, up to ..."""
+
+RESTART_S_MAX: Final = 30.0
+"""... this; after as long a life it is the first pause again."""
+
+POLL_S: Final = 0.1
 
 
 def overrides(config: BrokerConfig, i: int) -> list[str]:
@@ -37,71 +48,117 @@ def overrides(config: BrokerConfig, i: int) -> list[str]:
     ]
 
 
+@dataclass(slots=True)
+class _Instance:
+    """One broker: its command, its process, and when it is started again."""
+
+    broker_id: int
+    command: list[str]
+    lines: SimpleQueue[tuple[int, str]]
+    process: subprocess.Popen[str] | None = None
+    ports: dict[str, int] = field(default_factory=dict)
+    started_s: float = 0.0
+    pause_s: float = RESTART_S
+    restart_at_s: float | None = None
+
+    def start(self) -> None:
+        """Start it, on the ports it had."""
+        command = list(self.command)
+        for name, key in (("broker", "port"), ("broker_http", "http.port")):
+            if name in self.ports:
+                command += ["--set", f"{key}={self.ports[name]}"]
+        self.started_s, self.restart_at_s = time.monotonic(), None
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        arguments = (self.broker_id, self.process.stdout, self.lines)
+        threading.Thread(target=_read, args=arguments, daemon=True).start()
+
+    def look(self) -> bool:
+        """Start it again if it ended; False when it ended without ever having served."""
+        now_s = time.monotonic()
+        if self.restart_at_s is not None:
+            if now_s >= self.restart_at_s:
+                self.start()
+            return True
+        assert self.process is not None
+        code = self.process.poll()
+        if code is None:
+            return True
+        if not self.ports:
+            click.echo(f"tube: broker {self.broker_id} ended with {code}; stopping all", err=True)
+            return False
+        if now_s - self.started_s > RESTART_S_MAX:
+            self.pause_s = RESTART_S
+        click.echo(
+            f"tube: broker {self.broker_id} ended with {code}; starting it again in {self.pause_s:g} s",
+            err=True,
+        )
+        self.restart_at_s = now_s + self.pause_s
+        self.pause_s = min(self.pause_s * 2, RESTART_S_MAX)
+        return True
+
+
 def run_instances(
     config: BrokerConfig, path: str, sets: Sequence[str], count: int, *, verbose: bool
 ) -> int:
-    """Run ``count`` brokers until they are told to stop; 1 when one ended by itself or badly."""
+    """Run ``count`` brokers until they are told to stop; 1 when one could not serve or ended badly."""
     lines: SimpleQueue[tuple[int, str]] = SimpleQueue()
-    with _children(config, path, sets, count, verbose=verbose) as children, _stopping() as stopped:
-        for i, child in enumerate(children):
-            assert child.stdout is not None
-            threading.Thread(target=_read, args=(i, child.stdout, lines), daemon=True).start()
-        return _watch(config, children, lines, stopped)
+    instances = []
+    for i in range(count):
+        command = [sys.executable, "-P", "-m", "tube.cli.main", "broker", "--config", path]
+        for text in [*sets, *overrides(config, i)]:
+            command += ["--set", text]
+        command += ["--verbose"] * verbose
+        instances.append(_Instance(config.broker_id + i, command, lines))
+    with _stopping() as stopped, _ended(instances):
+        for instance in instances:
+            instance.start()
+        return _watch(instances, lines, stopped)
 
 
 def _watch(
-    config: BrokerConfig,
-    children: list[subprocess.Popen[str]],
-    lines: SimpleQueue[tuple[int, str]],
-    stopped: threading.Event,
+    instances: list[_Instance], lines: SimpleQueue[tuple[int, str]], stopped: threading.Event
 ) -> int:
-    ports: dict[str, int] = {}
-    ready = 0
+    by_id = {instance.broker_id: instance for instance in instances}
+    announced = False
     while not stopped.is_set():
         with suppress(Empty):
-            i, line = lines.get(timeout=0.1)
-            found = json.loads(line)["ports"]
-            ports |= {f"{name}_{config.broker_id + i}": port for name, port in found.items()}
-            ready += 1
-            if ready == len(children):
-                click.echo(json.dumps({"ready": True, "ports": ports}))
-                sys.stdout.flush()
-        for i, child in enumerate(children):
-            if child.poll() is not None:
-                text = f"broker {config.broker_id + i} ended with {child.returncode}"
-                click.echo(f"tube: {text}; stopping the others", err=True)
-                return max(1, _stop(children))
-    return _stop(children)
+            broker_id, line = lines.get(timeout=POLL_S)
+            by_id[broker_id].ports = json.loads(line)["ports"]
+        if not announced and all(instance.ports for instance in instances):
+            announced = True
+            ports = {
+                f"{name}_{instance.broker_id}": port
+                for instance in instances
+                for name, port in instance.ports.items()
+            }
+            click.echo(json.dumps({"ready": True, "ports": ports}))
+            sys.stdout.flush()
+        if not all(instance.look() for instance in instances):
+            return max(1, _stop(instances))
+    return _stop(instances)
 
 
-def _read(i: int, stream: IO[str], lines: SimpleQueue[tuple[int, str]]) -> None:
-    for line in stream:
-        if line.startswith("{"):
-            lines.put((i, line))
+def _read(broker_id: int, stream: IO[str], lines: SimpleQueue[tuple[int, str]]) -> None:
+    with stream:
+        for line in stream:
+            if line.startswith("{"):
+                lines.put((broker_id, line))
 
 
 @contextmanager
-def _children(
-    config: BrokerConfig, path: str, sets: Sequence[str], count: int, *, verbose: bool
-) -> Iterator[list[subprocess.Popen[str]]]:
-    children: list[subprocess.Popen[str]] = []
+def _ended(instances: list[_Instance]) -> Iterator[None]:
+    """Nobody is left behind, whatever happens here."""
     try:
-        for i in range(count):
-            command = [sys.executable, "-P", "-m", "tube.cli.main", "broker", "--config", path]
-            for text in [*sets, *overrides(config, i)]:
-                command += ["--set", text]
-            command += ["--verbose"] * verbose
-            children.append(
-                subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
-                )
-            )
-        yield children
+        yield
     finally:
-        for child in children:
-            if child.poll() is None:
-                child.kill()
-            child.wait()
+        for instance in instances:
+            if instance.process is not None:
+                if instance.process.poll() is None:
+                    instance.process.kill()
+                instance.process.wait()
 
 
 @contextmanager
@@ -121,16 +178,16 @@ def _stopping() -> Iterator[threading.Event]:
             signal.signal(number, old)
 
 
-def _stop(children: list[subprocess.Popen[str]]) -> int:
+def _stop(instances: list[_Instance]) -> int:
     """Tell all to stop and wait; 1 when one did not end well."""
-    for child in children:
-        if child.poll() is None:
-            child.send_signal(signal.SIGTERM)
+    running = [i.process for i in instances if i.process is not None and i.process.poll() is None]
+    for process in running:
+        process.send_signal(signal.SIGTERM)
     bad = 0
-    for child in children:
+    for process in running:
         try:
-            bad |= child.wait(STOP_S) != 0
+            bad |= process.wait(STOP_S) != 0
         except subprocess.TimeoutExpired:
-            child.kill()
+            process.kill()
             bad = 1
     return int(bad)

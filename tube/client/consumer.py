@@ -215,6 +215,7 @@ class Consumer:
         dead: set[int] = set()
         for position in list(self.positions.values()):
             broker_id = position.partition.broker_id
+            self._pass_over(position)
             if position.acked <= position.committed or broker_id in dead:
                 continue
             try:
@@ -225,6 +226,15 @@ class Consumer:
                     dead.add(broker_id)
         if failure is not None:
             raise failure
+
+    def _pass_over(self, position: Position) -> None:
+        """What a filter left out behind the last acknowledged message is done, too."""
+        if (
+            position.exact
+            and position.acked >= position.handed
+            and not self.buffer.has(position.partition)
+        ):
+            position.acked = max(position.acked, position.next_offset)
 
     def pause(self, partitions: Iterable[Partition]) -> None:
         """Hand out and fetch nothing of these until ``resume``; they stay held."""
@@ -400,6 +410,9 @@ class Consumer:
         """Stop reading, tell the user, commit, release."""
         if not partitions:
             return
+        for partition in partitions:
+            if partition in self.positions:
+                self._pass_over(self.positions[partition])
         self._pulling.stop(partitions)
         if self._on_revoke is not None:
             await self._runtime.call_user(self._on_revoke, partitions)

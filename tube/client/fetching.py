@@ -72,6 +72,10 @@ class Buffer:
         self._chunks = deque(chunk for chunk in self._chunks if chunk.partition not in gone)
         self.byte_count = sum(chunk.byte_count for chunk in self._chunks)
 
+    def has(self, partition: Partition) -> bool:
+        """Whether messages of the partition wait to be taken."""
+        return any(chunk.partition == partition for chunk in self._chunks)
+
     def sizes(self) -> list[tuple[Partition, int]]:
         """Partition and bytes of each chunk."""
         return [(chunk.partition, chunk.byte_count) for chunk in self._chunks]
@@ -110,7 +114,7 @@ def decode(
             attributes lie; every TubeMQ client drops those.
     """
     count = len(answer.messages)
-    if answer.spans:
+    if answer.HasField("next_offset"):
         offsets: list[int] = []
         times: list[int] = []
         for span in answer.spans:

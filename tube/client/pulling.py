@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 FETCH_RETRY_S: Final = 0.2
 """Pause of a pull after 404 of an original broker, or after an error."""
 
+EMPTY_S: Final = 0.05
+"""Pause after a pull whose filter matched nothing, so that it looks through more at a time."""
+
 CLOSED_RETRY_S: Final = 2.0
 """Pause after 403: the topic is closed for reading (spec section 4.5)."""
 
@@ -55,6 +58,9 @@ class Pulling:
             pull = self._pulls.pop(partition, None)
             if pull is not None:
                 pull.cancel()
+            position = self._consumer.positions.get(partition)
+            if position is not None:  # what is dropped here was not looked at by anybody
+                position.next_offset = min(position.next_offset, position.handed)
         self._consumer.buffer.drop(partitions)
 
     def go_on(self) -> None:
@@ -113,7 +119,7 @@ class Pulling:
             consumer.buffer.put(chunk)
             consumer.fetched()
             return 0.0
-        return 0.0 if position.exact else FETCH_RETRY_S
+        return EMPTY_S if position.exact else FETCH_RETRY_S
 
     async def _recover(self, place: PlacedPartition) -> None:
         """A broker forgot us (it restarted, or our hold ran out): register again, or lose the partition."""
