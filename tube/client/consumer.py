@@ -416,6 +416,10 @@ class Consumer:
         self._pulling.stop(partitions)
         if self._on_revoke is not None:
             await self._runtime.call_user(self._on_revoke, partitions)
+        await self._release(partitions, commit=commit)
+
+    async def _release(self, partitions: list[Partition], *, commit: bool) -> None:
+        """Commit what is acknowledged and end the holds."""
         dead: set[int] = set()
         for partition in partitions:
             place = self.membership.held.get(partition)
