@@ -68,6 +68,15 @@ class House(Plant):
         """``host:port`` of the master."""
         return self.url.removeprefix("tube://")
 
+    def ports(self, name: str) -> dict[str, int]:
+        """Where a server listens: ``master``, ``standby`` or ``broker-1``."""
+        return self._ports[name]
+
+    def start_standby(self) -> None:
+        """A second master on the same database, which does not lead."""
+        sets = (self._database, "port=0", "http.port=0", *self._master_sets)
+        self._ports["standby"] = self._run("master", sets).line()["ports"]
+
     def peer(self, kind: str) -> Peer:
         """A new process with a kind of client."""
         log = self.directory / f"{kind}-{next(_numbers)}.log"
@@ -83,9 +92,14 @@ class House(Plant):
 
     def topic_offsets(self, topic: str) -> list[dict[str, Any]]:
         """First and next offset of every partition."""
-        with urllib.request.urlopen(f"{self.http}/api/v1/topics/{topic}/offsets") as answer:
-            rows: list[dict[str, Any]] = json.load(answer)["partitions"]
-            return rows
+        rows: list[dict[str, Any]] = self.api(f"topics/{topic}/offsets")["partitions"]
+        return rows
+
+    def api(self, path: str) -> dict[str, Any]:
+        """What the master's HTTP API says."""
+        with urllib.request.urlopen(f"{self.http}/api/v1/{path}", timeout=15) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
 
     def set_rules(self, group: str, rules: list[dict[str, Any]]) -> None:
         """Set the flow-control rules of a group."""

@@ -300,7 +300,6 @@ class TubeGateway:
             client,
             commit_last=request.lastPackConsumed,
             manual=request.manualCommitOffset,
-            bypass_flow=request.escFlowCtrl,
             wait_ms=min(request.wait_ms, max(0, asked.call.timeout_ms - 500)),
             bytes_max=min(request.bytes_max, REPLY_BYTES_MAX),
             room=asked.room,
