@@ -169,7 +169,8 @@ class Brokers:
         """A broker is not alive any more: its partitions leave the subscribable set."""
         broker_id = state.row.broker_id
         self._core.chronicle.note(kind, broker_id=broker_id, reason=reason)
-        log.warn("broker {broker_id} {reason}", broker_id=broker_id, reason=reason)
+        tell = log.info if kind == "leave" else log.warn
+        tell("broker {broker_id} {reason}", broker_id=broker_id, reason=reason)
         self._visible(state, f"broker {broker_id} {reason}")
 
     async def set_state(self, broker_id: int, wanted: str, principal: str) -> BrokerState:

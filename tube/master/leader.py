@@ -101,17 +101,18 @@ class Leader:
             self._serving = True
             log.info("this master leads", epoch=found.epoch)
 
-    def step_down(self, reason: str) -> None:
+    def step_down(self, reason: str, *, planned: bool = False) -> None:
         """Lead no more; the next tick may take the lease again, in a new epoch."""
         if self._serving:
             self._serving = False
-            log.warn("this master leads no more: {reason}", reason=reason, epoch=self.epoch)
+            tell = log.info if planned else log.warn
+            tell("this master leads no more: {reason}", reason=reason, epoch=self.epoch)
             self._lost()
 
     async def release(self) -> None:
         """Stop leading and let the next master begin at once."""
         led = self._serving
-        self.step_down("stopping")
+        self.step_down("stopping", planned=True)
         if led:
             try:
                 await self._database.write(lease.release, self._me.holder)
