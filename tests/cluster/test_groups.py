@@ -293,3 +293,15 @@ def _kill(client: Client) -> None:
             loop.cancel()
         consumer._pulling.stop(list(consumer.membership.held))
     client._core.links.close()
+
+
+async def test_messages_without_a_key_spread_over_all_partitions(
+    cluster: RunningCluster, client: Client
+) -> None:
+    """A few thousand short ones are enough, in whatever pieces they are sent."""
+    await cluster.create_topic("demo", 4)
+    receipts = await client.producer("demo").send_many([b"%d" % i for i in range(4000)])
+    counts = Counter(receipt.partition for receipt in receipts)
+
+    assert len(counts) == 4
+    assert min(counts.values()) >= 500

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from tube.client.credentials import Credentials
 from tube.client.fetching import Buffer, Position
 from tube.client.holding import Holding
 from tube.client.link import Links, Masters
@@ -22,6 +23,7 @@ from tube.client.session import learn_tokens
 from tube.client.values import Message
 from tube.errors import (
     BadRequestError,
+    CertificateError,
     ClosedError,
     InconsistentGroupError,
     NotRegisteredError,
@@ -93,6 +95,7 @@ class Consumer:
         self._runtime = runtime
         self._masters = masters
         self._client_options = client_options
+        self._credentials = Credentials(runtime, client_options, self.tokens)
         self._on_assign = on_assign
         self._on_revoke = on_revoke
         self.report = report
@@ -151,7 +154,7 @@ class Consumer:
             request = pb.CloseRequestC2M(
                 clientId=self.client_id,
                 groupName=self.membership.group,
-                authInfo=self._certificate(),
+                authInfo=self._credentials.show(sign=True),
             )
             try:
                 await self._masters.call(Method.CLOSE_CONSUMER, request.SerializeToString(), 2.0)
@@ -293,7 +296,7 @@ class Consumer:
             groupFlowCheckId=-2,
             defFlowCheckId=-2,
             qryPriorityId=-2,
-            authInfo=self._certificate(),
+            authInfo=self._credentials.show(sign=True),
             client_features=feature.ALL,
         )
         body = await self._masters.call(
@@ -301,7 +304,7 @@ class Consumer:
         )
         answer = rpc.parse(pb.RegisterResponseM2C, body)
         if not answer.success:
-            raise rpc.error_from_code(answer.errCode, answer.errMsg)
+            raise self._credentials.refused(answer.errCode, answer.errMsg)
         self._ours = bool(answer.server_features & feature.WAIT)
         learn_tokens(self.tokens, answer)
         self._registered = True
@@ -321,9 +324,16 @@ class Consumer:
                 self._fail(error)
                 return
             except TubeError as error:
+                signs = isinstance(error, CertificateError)
+                final = signs and not self._credentials.can_sign
                 if isinstance(error, RefusedError) and not error.retriable and not self._registered:
+                    final = True
+                if final:
                     self._fail(error)
                     return
+                if signs:  # registering signs
+                    self._registered = False
+                    self.membership.forgotten()
                 self.report(f"master: {error}")
                 attempt += 1
                 await self._hurry.wait(retry_pause_s(attempt, self._runtime.random_bits(8) / 255))
@@ -338,7 +348,7 @@ class Consumer:
             defFlowCheckId=-2,
             groupFlowCheckId=-2,
             qryPriorityId=-2,
-            authInfo=self._certificate(),
+            authInfo=self._credentials.show(),
         )
         if report.done is not None:
             request.event.rebalanceId = report.done.round_id
@@ -355,9 +365,11 @@ class Consumer:
         )
         answer = rpc.parse(pb.HeartResponseM2C, body)
         if not answer.success:
-            raise rpc.error_from_code(answer.errCode, answer.errMsg)
+            raise self._credentials.refused(answer.errCode, answer.errMsg)
         self.membership.reported(report)
         learn_tokens(self.tokens, answer)
+        if self._credentials.asked(answer.requireAuth):
+            return
         if answer.HasField("event"):
             event = self.membership.event(
                 answer.event.rebalanceId,
@@ -492,6 +504,3 @@ class Consumer:
         self._fail(
             error if isinstance(error, TubeError) else TubeError(f"the consumer failed: {error!r}")
         )
-
-    def _certificate(self) -> pb.MasterCertificateInfo:
-        return pb.MasterCertificateInfo(authorizedToken=self.tokens.authAuthorizedToken)

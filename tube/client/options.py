@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -14,8 +14,16 @@ MASTER_PORT: Final = 8715
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """Limits of a client; times in seconds."""
+    """Who a client is, and its limits; times in seconds.
 
+    Raises:
+        BadRequestError: a user without a secret, or the reverse.
+    """
+
+    user: str = ""
+    """Who signs, at masters that want signatures."""
+    secret: str = field(default="", repr=False)
+    """The user's secret."""
     connect_s: float = 3.0
     """How long making a connection may take."""
     call_s: float = 10.0
@@ -26,6 +34,10 @@ class ClientOptions:
     """Unused connections to brokers are closed after this."""
     close_s: float = 10.0
     """How long ``close`` may flush and say goodbye."""
+
+    def __post_init__(self) -> None:
+        if bool(self.user) != bool(self.secret):
+            raise BadRequestError("a client has a user and a secret, or neither")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,10 @@ from tube.wire.rpc import Method
 OVERHEAD_BYTES: Final = 64
 """What a message costs in a batch beside its payload, about."""
 
+STICKY_BYTES: Final = 16 * 1024
+"""Messages without a key go to one partition until it has so many bytes more, then to the next: batches are
+worth their call, and a thousand short messages still spread (Kafka's batch size)."""
+
 Done = Callable[[Receipt | None, TubeError | None], None]
 """Called once per message: with its receipt, or with why it failed."""
 
@@ -223,7 +227,7 @@ class Producer:
         if entry.key is not None:
             return publishing.by_key(self.topic, entry.key)
         sticky = self._sticky
-        if sticky is None or self._sticky_bytes >= self.options.batch_bytes // 8:
+        if sticky is None or self._sticky_bytes >= STICKY_BYTES:
             sticky = self._sticky = publishing.next(self.topic, self._runtime.now_s())
             self._sticky_bytes = 0
         self._sticky_bytes += entry.size
@@ -236,7 +240,7 @@ class Producer:
                 until_s = self._homeless[0].until_s
                 try:
                     await self._session.known(self.topic, until_s)
-                except NoBrokerError as error:
+                except (NoBrokerError, RefusedError) as error:
                     self._finish(self._homeless.popleft(), None, error)
                     continue
                 except ClosedError as error:

@@ -9,11 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tube.client.credentials import Credentials
 from tube.client.link import Masters
 from tube.client.options import ClientOptions
 from tube.client.publishing import Publishing, retry_pause_s
 from tube.client.runtime import Cancellable, Runtime, Signal
-from tube.errors import ClosedError, NoBrokerError, NotRegisteredError, TubeError
+from tube.errors import (
+    CertificateError,
+    ClosedError,
+    ForbiddenError,
+    NoBrokerError,
+    NotRegisteredError,
+    TubeError,
+)
 from tube.pb import BrokerService_pb2 as broker_pb
 from tube.pb import MasterService_pb2 as pb
 from tube.wire import feature, rpc
@@ -45,6 +53,7 @@ class ProducerSession:
         self._runtime = runtime
         self._masters = masters
         self._options = options
+        self._credentials = Credentials(runtime, options, self.tokens)
         self._report = report
         self._topics: set[str] = set()
         self._checksum = FIRST_CHECKSUM
@@ -74,6 +83,7 @@ class ProducerSession:
 
         Raises:
             NoBrokerError: it did not by ``until_s``; says what the master said.
+            CertificateError: the master does not take this client.  ForbiddenError: it may not send there.
             ClosedError: the session is closed.
         """
         self.publish(topic)
@@ -90,6 +100,9 @@ class ProducerSession:
                 )
             if not await self._heard.wait(min(left_s, pause_s)):
                 self.refresh()
+            elif isinstance(self.last_error, CertificateError | ForbiddenError):
+                self._topics.discard(topic)  # those that are allowed go on
+                raise self.last_error
             pause_s = min(pause_s * 2, 1.0)
 
     async def close(self) -> None:
@@ -101,7 +114,9 @@ class ProducerSession:
         self._loop.cancel()
         self._loop = None
         if self._registered:
-            request = pb.CloseRequestP2M(clientId=self.client_id, authInfo=self._certificate())
+            request = pb.CloseRequestP2M(
+                clientId=self.client_id, authInfo=self._credentials.show(sign=True)
+            )
             try:
                 await self._masters.call(Method.CLOSE_PRODUCER, request.SerializeToString(), 1.0)
             except TubeError as error:
@@ -113,12 +128,15 @@ class ProducerSession:
             try:
                 if not self._registered:
                     await self._register()
-                await self._heartbeat()
+                if await self._heartbeat():
+                    continue
             except NotRegisteredError:
                 self._registered = False
                 continue
             except TubeError as error:
                 self.last_error = error
+                if isinstance(error, CertificateError):
+                    self._registered = False  # registering signs
                 self._report(f"master: {error}")
                 attempt += 1
                 self._heard.fire()
@@ -135,7 +153,7 @@ class ProducerSession:
             topicList=sorted(self._topics),
             brokerCheckSum=FIRST_CHECKSUM,
             hostName=self._runtime.identity().split("-", 1)[0],
-            authInfo=self._certificate(),
+            authInfo=self._credentials.show(sign=True),
             appdConfig=pb.ApprovedClientConfig(configId=-2),
             client_features=feature.ALL,
         )
@@ -144,18 +162,19 @@ class ProducerSession:
         )
         answer = rpc.parse(pb.RegisterResponseM2P, body)
         if not answer.success:
-            raise rpc.error_from_code(answer.errCode, answer.errMsg)
+            raise self._credentials.refused(answer.errCode, answer.errMsg)
         self._registered = True
         self.batches = bool(answer.server_features & feature.BATCH)
         self._learn(answer)
 
-    async def _heartbeat(self) -> None:
+    async def _heartbeat(self) -> bool:
+        """True when the next one should follow at once."""
         request = pb.HeartRequestP2M(
             clientId=self.client_id,
             brokerCheckSum=self._checksum,
             hostName=self._runtime.identity().split("-", 1)[0],
             topicList=sorted(self._topics),
-            authInfo=self._certificate(),
+            authInfo=self._credentials.show(),
             appdConfig=pb.ApprovedClientConfig(configId=-2),
         )
         body = await self._masters.call(
@@ -163,18 +182,16 @@ class ProducerSession:
         )
         answer = rpc.parse(pb.HeartResponseM2P, body)
         if not answer.success:
-            raise rpc.error_from_code(answer.errCode, answer.errMsg)
+            raise self._credentials.refused(answer.errCode, answer.errMsg)
         self._learn(answer)
         self.publishing.learn_routes(parse_route(text) for text in answer.topicInfos)
+        return self._credentials.asked(answer.requireAuth)
 
     def _learn(self, answer: pb.RegisterResponseM2P | pb.HeartResponseM2P) -> None:
         if answer.brokerInfos:
             self.publishing.learn_brokers(parse_broker(text) for text in answer.brokerInfos)
         self._checksum = answer.brokerCheckSum
         learn_tokens(self.tokens, answer)
-
-    def _certificate(self) -> pb.MasterCertificateInfo:
-        return pb.MasterCertificateInfo(authorizedToken=self.tokens.authAuthorizedToken)
 
     def _died(self, error: Exception) -> None:
         self._loop = None
