@@ -25,6 +25,7 @@ from tube.errors import (
     ForbiddenError,
     NoBrokerError,
     NotDeliveredError,
+    RefusedError,
     TimedOutError,
     TubeError,
     UnknownMethodError,
