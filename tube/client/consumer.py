@@ -25,9 +25,7 @@ from tube.errors import (
     BadRequestError,
     CertificateError,
     ClosedError,
-    InconsistentGroupError,
     NotRegisteredError,
-    RefusedError,
     StaleAssignmentError,
     TimedOutError,
     TubeError,
@@ -303,8 +301,7 @@ class Consumer:
             Method.REGISTER_CONSUMER, request.SerializeToString(), self._client_options.call_s
         )
         answer = rpc.parse(pb.RegisterResponseM2C, body)
-        if not answer.success:
-            raise self._credentials.refused(answer.errCode, answer.errMsg)
+        self._credentials.check(answer)
         self._ours = bool(answer.server_features & feature.WAIT)
         learn_tokens(self.tokens, answer)
         self._registered = True
@@ -320,18 +317,11 @@ class Consumer:
             except NotRegisteredError:
                 self._registered = False
                 self.membership.forgotten()
-            except InconsistentGroupError as error:
-                self._fail(error)
-                return
             except TubeError as error:
-                signs = isinstance(error, CertificateError)
-                final = signs and not self._credentials.can_sign
-                if isinstance(error, RefusedError) and not error.retriable and not self._registered:
-                    final = True
-                if final:
+                if self._credentials.final(error, registered=self._registered):
                     self._fail(error)
                     return
-                if signs:  # registering signs
+                if isinstance(error, CertificateError):  # registering signs
                     self._registered = False
                     self.membership.forgotten()
                 self.report(f"master: {error}")
@@ -364,8 +354,7 @@ class Consumer:
             wait_s + self._client_options.call_s,
         )
         answer = rpc.parse(pb.HeartResponseM2C, body)
-        if not answer.success:
-            raise self._credentials.refused(answer.errCode, answer.errMsg)
+        self._credentials.check(answer)
         self.membership.reported(report)
         learn_tokens(self.tokens, answer)
         if self._credentials.asked(answer.requireAuth):

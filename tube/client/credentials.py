@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from tube.client.options import ClientOptions
 from tube.client.runtime import Runtime
-from tube.errors import CertificateError, TubeError
+from tube.errors import CertificateError, InconsistentGroupError, RefusedError, TubeError
 from tube.pb import BrokerService_pb2 as broker_pb
 from tube.pb import MasterService_pb2 as pb
 from tube.wire import rpc
 from tube.wire.message import signature
 
 NONCE_BITS = 31
+
+Answer = pb.RegisterResponseM2P | pb.HeartResponseM2P | pb.RegisterResponseM2C | pb.HeartResponseM2C
 
 
 class Credentials:
@@ -27,11 +29,6 @@ class Credentials:
         self._secret = options.secret
         self._tokens = tokens
         self._asked = False
-
-    @property
-    def can_sign(self) -> bool:
-        """Whether there is a user."""
-        return bool(self._user)
 
     def show(self, *, sign: bool = False) -> pb.MasterCertificateInfo:
         """What a call carries: the token, and a fresh signature when the master wants one or ``sign`` is set."""
@@ -54,12 +51,27 @@ class Credentials:
         again = require_auth and not self._asked
         self._asked = require_auth
         if require_auth and not self._user:
-            raise self.refused(CertificateError.code, "this cluster wants signed clients")
+            raise self._explained(CertificateError("this cluster wants signed clients"))
         return again
 
-    def refused(self, code: int, text: str) -> TubeError:
-        """The error of a refusal, with what the user of the SDK can do."""
-        error = rpc.error_from_code(code, text)
+    def check(self, answer: Answer) -> None:
+        """Check that an answer is no refusal.
+
+        Raises:
+            TubeError: it is one; a CertificateError says what the user of the SDK can do.
+        """
+        if not answer.success:
+            raise self._explained(rpc.error_from_code(answer.errCode, answer.errMsg))
+
+    def final(self, error: TubeError, *, registered: bool) -> bool:
+        """Whether a consumer fails for good with this error: it will not be taken, however often it asks."""
+        if isinstance(error, InconsistentGroupError):
+            return True
+        if isinstance(error, CertificateError) and not self._user:
+            return True
+        return isinstance(error, RefusedError) and not error.retriable and not registered
+
+    def _explained(self, error: TubeError) -> TubeError:
         if isinstance(error, CertificateError):
             error.hint = (
                 f"is the secret that of user {self._user!r}, and this machine's clock right?"

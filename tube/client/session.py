@@ -161,8 +161,7 @@ class ProducerSession:
             Method.REGISTER_PRODUCER, request.SerializeToString(), self._options.call_s
         )
         answer = rpc.parse(pb.RegisterResponseM2P, body)
-        if not answer.success:
-            raise self._credentials.refused(answer.errCode, answer.errMsg)
+        self._credentials.check(answer)
         self._registered = True
         self.batches = bool(answer.server_features & feature.BATCH)
         self._learn(answer)
@@ -181,8 +180,7 @@ class ProducerSession:
             Method.HEARTBEAT_PRODUCER, request.SerializeToString(), self._options.call_s
         )
         answer = rpc.parse(pb.HeartResponseM2P, body)
-        if not answer.success:
-            raise self._credentials.refused(answer.errCode, answer.errMsg)
+        self._credentials.check(answer)
         self._learn(answer)
         self.publishing.learn_routes(parse_route(text) for text in answer.topicInfos)
         return self._credentials.asked(answer.requireAuth)
