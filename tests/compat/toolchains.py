@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -135,3 +136,22 @@ def _alone() -> Iterator[None]:
     with (cache() / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def main() -> None:
+    """Fetch and build all clients; print the names of those that are there, and why others are not."""
+    found = []
+    for name, build in (
+        ("java", lambda: [java_command(v) for v in (JAVA_NEW, JAVA_OLD)]),
+        ("go", go_command),
+    ):
+        try:
+            build()
+            found.append(name)
+        except (MissingError, AssertionError) as error:
+            print(f"{name}: {error}", file=sys.stderr)
+    print(",".join(found))
+
+
+if __name__ == "__main__":
+    main()
