@@ -29,8 +29,10 @@ sim:            ## simulations
 cluster:        ## real processes
 	scripts/test tests/cli
 
-bench:          ## one JSON result per program
-	for program in bench/*.py; do .venv/bin/python $$program || exit 1; done
+bench:          ## one JSON result per program, in bench/results
+	mkdir -p bench/results
+	for name in start rebalance broker; do .venv/bin/python -m bench.$$name > bench/results/$$name.json || exit 1; done
+	.venv/bin/python bench/log_commit.py > bench/results/log_commit.json
 
 quickstart:
 	scripts/quickstart

@@ -236,7 +236,7 @@ def main() -> None:
             total = asyncio.run(send_batches(server.broker, "batches", 1000, n(200_000), 500))
             rates.append(total / 1e6 / (server.cpu_s() - before))
         figures["SendBatch 500 x 1000 B"] = {"mb_per_cpu_s": spread(rates, 0)}
-        figures["resident_mb_with_2000_partitions"] = round(server.resident_mb(), 1)
+        figures["resident_mib_with_2000_partitions"] = round(server.resident_mib(), 1)
     report("broker", figures)
 
 

@@ -41,10 +41,10 @@ class Server:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
-    def resident_mb(self) -> float:
-        """Resident memory in MB."""
+    def resident_mib(self) -> float:
+        """Resident memory in MiB, as ps and top show it."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
     def create_topic(self, name: str, partitions: int, **settings: object) -> None:
         """Create a topic that takes messages when this returns."""

@@ -23,10 +23,10 @@ def command_ms(*arguments: str) -> float:
 
 
 def first_message_s() -> tuple[float, float, float, float]:
-    """Seconds to ready, to the first message consumed; megabytes before and after it."""
+    """Seconds to ready, to the first message consumed; MiB before and after it."""
     started = time.monotonic()
     with dev() as server:
-        idle_mb = server.resident_mb()
+        idle_mib = server.resident_mib()
         server.create_topic("demo", 1)
         with Client(server.url) as client:
             client.producer("demo").send(b"hello").result(10)
@@ -34,7 +34,7 @@ def first_message_s() -> tuple[float, float, float, float]:
             while not consumer.batches(1, 1.0):
                 pass
             consumed_s = time.monotonic() - started
-        return server.ready_s, consumed_s, idle_mb, server.resident_mb()
+        return server.ready_s, consumed_s, idle_mib, server.resident_mib()
 
 
 def main() -> None:
@@ -44,11 +44,11 @@ def main() -> None:
         empty.append(command_ms("-c", "pass"))
         helped.append(command_ms("-m", "tube.cli.main", "--help"))
         imported.append(command_ms("-c", "import tube.client"))
-        ready_s, consumed_s, idle_mb, megabytes = first_message_s()
+        ready_s, consumed_s, idle_mib, mebibytes = first_message_s()
         ready.append(ready_s)
         consumed.append(consumed_s)
-        idle.append(idle_mb)
-        resident.append(megabytes)
+        idle.append(idle_mib)
+        resident.append(mebibytes)
     report(
         "start",
         {
@@ -57,8 +57,8 @@ def main() -> None:
             "import_blocking_client_ms": spread(imported, 1),
             "dev_ready_s": spread(ready),
             "dev_first_message_consumed_s": spread(consumed),
-            "dev_resident_mb_idle": spread(idle, 1),
-            "dev_resident_mb_after_one_message": spread(resident, 1),
+            "dev_resident_mib_idle": spread(idle, 1),
+            "dev_resident_mib_after_one_message": spread(resident, 1),
         },
     )
 
