@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "tube.wire": f"{_FACTS} tube.pb tube.wire google",
     "tube.log": f"{_FACTS} tube.log crc32c",
     "tube.net": f"{_FACTS} tube.net tube.wire prometheus_client twisted zope",
+    "tube.net.tls": f"{_FACTS} tube.net OpenSSL twisted zope",
     "tube.observe": "twisted zope",
     "tube.broker": f"{_SERVER} tube.broker tube.log",
     "tube.master": f"{_SERVER} tube.master tube.__version__",
@@ -41,7 +42,7 @@ MAY_IMPORT = {
     "tube.master.jobs": f"{_SERVER} tube.master apscheduler sqlalchemy",
     "tube.master.db": "tube.errors tube.values tube.master.db tube.master.values sqlalchemy alembic",
     "tube.client": f"{_FACTS} tube.client tube.pb tube.wire google",
-    "tube.client.twisted": f"{_FACTS} tube.client tube.net tube.wire twisted",
+    "tube.client.twisted": f"{_FACTS} tube.client tube.net tube.wire OpenSSL service_identity twisted zope",
     "tube.cli": f"{_FACTS} tube.__version__ tube.cli tube.config click",
     "tube.testing": "tube twisted pytest",
 }

@@ -57,6 +57,25 @@ class BrokerHttpConfig(HttpConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TlsConfig:
+    """The TLS port for clients, beside the plain one."""
+
+    port: int = option(8716, doc="TCP port; 0 takes any free port", minimum=0)
+    cert_file: str = option("", doc="PEM file, the server's certificate first; empty: no TLS")
+    key_file: str = option("", doc="PEM file with the certificate's key")
+    client_ca_file: str = option(
+        "", doc="PEM file; clients must have a certificate of one of these authorities"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerTlsConfig(TlsConfig):
+    """The TLS port of a broker; 8716 is the master's."""
+
+    port: int = option(8124, doc="TCP port; 0 takes any free port", minimum=0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class TokenConfig:
     """Tokens and what brokers demand of clients."""
 
@@ -133,6 +152,7 @@ class MasterConfig:
     connections_max: int = option(20_000, doc="most open connections", minimum=1)
     http: HttpConfig = section(HttpConfig, doc="the HTTP port")
     tokens: TokenConfig = section(TokenConfig, doc="tokens")
+    tls: TlsConfig = section(TlsConfig, doc="TLS for clients")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +198,7 @@ class BrokerConfig:
     connections_max: int = option(20_000, doc="most open connections", minimum=1)
     log: LogConfig = section(LogConfig, doc="the log")
     http: BrokerHttpConfig = section(BrokerHttpConfig, doc="the HTTP port")
+    tls: BrokerTlsConfig = section(BrokerTlsConfig, doc="TLS for clients")
 
 
 def load(kind: type[T], table: Mapping[str, object], overrides: Iterable[str] = ()) -> T:

@@ -39,6 +39,7 @@ from tube.net.daemon import listening, port_number, stop_listening
 from tube.net.framed import FramedFactory
 from tube.net.health import TICK_S, ReactorLag, add_health
 from tube.net.ticker import ticking
+from tube.net.tls import listening_tls
 from tube.net.web import Routes, json_site
 from tube.net.workers import Workers, workers
 from tube.values import Broker, ClientId
@@ -101,17 +102,11 @@ async def serve(reactor: Reactor, config: BrokerConfig, stack: AsyncExitStack) -
     stack.push_async_callback(upkeep.checkpoint)
 
     admission = Admission(wall_ms, time.monotonic)
-    ids = itertools.count(wall_ms() << 20)
-    gateway = TubeGateway(service, admission, config.broker_id, lambda: next(ids))
-    factory = FramedFactory(
-        reactor,
-        gateway.received,
-        gateway.lost,
-        limit=gateway.limit,
-        connections_max=config.connections_max,
-    )
+    factory = _factory(reactor, config, service, admission)
     port = await stack.enter_async_context(listening(reactor, config.host, config.port, factory))
     stack.push_async_callback(_drain, reactor, service, factory, port, config.drain_s)
+    secure = listening_tls(reactor, config.host, config.tls, factory)
+    tls_port = await stack.enter_async_context(secure)
 
     lag = ReactorLag(reactor)
     await stack.enter_async_context(ticking(reactor, "reactor lag", TICK_S, lag.tick))
@@ -124,6 +119,7 @@ async def serve(reactor: Reactor, config: BrokerConfig, stack: AsyncExitStack) -
         masters=masters,
         broker=Broker(config.broker_id, config.host, port_number(port)),
         http_port=http_port,
+        tls_port=tls_port,
         heartbeat_s=config.heartbeat_s,
         catalogue=catalogue,
         flow=flow,
@@ -145,6 +141,21 @@ async def serve(reactor: Reactor, config: BrokerConfig, stack: AsyncExitStack) -
         await stack.enter_async_context(ticking(reactor, name, interval_s, body))
     await stack.enter_async_context(ticking(reactor, "expiry", EXPIRY_S, upkeep.expire_holds))
     return RunningBroker(service, store, uplink, catalogue, factory, port_number(port), http_port)
+
+
+def _factory(
+    reactor: Reactor, config: BrokerConfig, service: BrokerService, admission: Admission
+) -> FramedFactory:
+    """What makes connections, plain and TLS."""
+    ids = itertools.count(wall_ms() << 20)
+    gateway = TubeGateway(service, admission, config.broker_id, lambda: next(ids))
+    return FramedFactory(
+        reactor,
+        gateway.received,
+        gateway.lost,
+        limit=gateway.limit,
+        connections_max=config.connections_max,
+    )
 
 
 @asynccontextmanager

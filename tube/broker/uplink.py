@@ -74,6 +74,7 @@ class Uplink:
         masters: Sequence[Address],
         broker: Broker,
         http_port: int,
+        tls_port: int = 0,
         heartbeat_s: float,
         catalogue: Catalogue,
         flow: FlowControl,
@@ -85,6 +86,7 @@ class Uplink:
         self._masters = list(masters)
         self._broker = broker
         self._http_port = http_port
+        self._tls_port = tls_port
         self._heartbeat_s = heartbeat_s
         self._catalogue = catalogue
         self._flow = flow
@@ -171,7 +173,7 @@ class Uplink:
         request = pb.RegisterRequestB2M(
             clientId=f"{broker.broker_id}:{broker.host}:{broker.port}:{VERSION}",
             brokerOnline=False,
-            enableTls=False,
+            enableTls=self._tls_port > 0,
             readStatusRpt=0,
             writeStatusRpt=0,
             curBrokerConfId=0,
@@ -179,7 +181,7 @@ class Uplink:
             brokerDefaultConfInfo="",
             flowCheckId=-2,
             qryPriorityId=-2,
-            tlsPort=8124,
+            tlsPort=self._tls_port,
             clsConfig=pb.ClusterConfig(configId=-2),
             client_features=feature.ALL,
             http_port=max(0, self._http_port),

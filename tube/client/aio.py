@@ -7,6 +7,7 @@ import inspect
 import os
 import secrets
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
@@ -19,7 +20,7 @@ from tube.client.consumer import Hook
 from tube.client.core import Core
 from tube.client.options import ClientOptions, ConsumerOptions, ProducerOptions
 from tube.client.values import Message, Outgoing, Receipt
-from tube.errors import BufferFullError, TubeError, UnreachableError
+from tube.errors import BadRequestError, BufferFullError, TubeError, UnreachableError
 from tube.values import Address, Partition
 
 
@@ -67,8 +68,12 @@ class _Pipe(asyncio.Protocol):
             self._transport.write(data)
 
     def close(self) -> None:
-        if self._transport is not None:
+        if self._transport is None:
+            return
+        if self._transport.get_extra_info("ssl_object") is None:
             self._transport.close()
+        else:  # a goodbye in TLS waits for the server's, and the loop may end before
+            self._transport.abort()
 
 
 class AsyncioRuntime:
@@ -87,6 +92,7 @@ class AsyncioRuntime:
         self._loop = loop
         self._call_user = call_user
         self._tasks: set[asyncio.Task[None]] = set()
+        self._tls: ssl.SSLContext | None = None
 
     def now_s(self) -> float:
         return time.monotonic()
@@ -119,6 +125,15 @@ class AsyncioRuntime:
         task.add_done_callback(ended)
         return task
 
+    def use_tls(self, options: ClientOptions) -> None:
+        try:
+            self._tls = ssl.create_default_context(cafile=options.ca_file or None)
+            self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
+            if options.cert_file:
+                self._tls.load_cert_chain(options.cert_file, options.key_file or None)
+        except (OSError, ValueError) as error:
+            raise BadRequestError(f"the certificates cannot be used: {error}") from error
+
     async def open(
         self,
         address: Address,
@@ -129,7 +144,7 @@ class AsyncioRuntime:
         try:
             _, pipe = await asyncio.wait_for(
                 self._loop.create_connection(
-                    lambda: _Pipe(received, lost), address.host, address.port
+                    lambda: _Pipe(received, lost), address.host, address.port, ssl=self._tls
                 ),
                 timeout_s,
             )

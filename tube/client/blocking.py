@@ -243,7 +243,11 @@ class Client:
         from tube.client.thread import LoopThread
 
         self._thread = LoopThread()
-        self._core = self._thread.core(url, options, report)
+        try:
+            self._core = self._thread.core(url, options, report)
+        except BaseException:
+            self._thread.stop()
+            raise
         self._closed = False
         self._producers: WeakSet[Producer] = WeakSet()
 

@@ -7,7 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 
 from tube.client.consumer import Consumer, Hook
 from tube.client.link import Links, Masters
-from tube.client.options import ClientOptions, ConsumerOptions, ProducerOptions, parse_url
+from tube.client.options import (
+    ClientOptions,
+    ConsumerOptions,
+    ProducerOptions,
+    is_secure,
+    parse_url,
+)
 from tube.client.producer import Producer
 from tube.client.runtime import Runtime
 from tube.client.session import ProducerSession
@@ -33,8 +39,11 @@ class Core:
         report: Callable[[str], None] = lambda _text: None,
     ) -> None:
         self.options = options or ClientOptions()
+        masters = parse_url(url)
+        if is_secure(url):
+            runtime.use_tls(self.options)
         self.links = Links(runtime, self.options)
-        self.masters = Masters(self.links, parse_url(url))
+        self.masters = Masters(self.links, masters)
         self._runtime = runtime
         self._report = report
         self._session: ProducerSession | None = None

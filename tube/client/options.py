@@ -10,6 +10,7 @@ from tube.errors import BadRequestError
 from tube.values import Address
 
 MASTER_PORT: Final = 8715
+MASTER_TLS_PORT: Final = 8716
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,12 @@ class ClientOptions:
     """Who signs, at masters that want signatures."""
     secret: str = field(default="", repr=False)
     """The user's secret."""
+    ca_file: str = ""
+    """PEM file with the authorities of the servers' certificates, for ``tubes://``; else the system's."""
+    cert_file: str = ""
+    """PEM file with this client's certificate, where servers want one."""
+    key_file: str = ""
+    """PEM file with its key."""
     connect_s: float = 3.0
     """How long making a connection may take."""
     call_s: float = 10.0
@@ -77,19 +84,27 @@ class ConsumerOptions:
 
 
 def parse_url(url: str) -> list[Address]:
-    """The masters of ``tube://host:8715,host2:8715``; the port may be left out.
+    """The masters of ``tube://host:8715,host2:8715``, or on TLS ``tubes://host:8716``.
+
+    Ports may be left out.
 
     Raises:
         BadRequestError: another scheme, no host, or a port that is none.
     """
     parts = urlsplit(url if "://" in url else f"tube://{url}")
-    if parts.scheme != "tube" or not parts.netloc:
-        raise BadRequestError(f"expected tube://host:port, got {url!r}")
+    if parts.scheme not in ("tube", "tubes") or not parts.netloc:
+        raise BadRequestError(f"expected tube://host:port or tubes://host:port, got {url!r}")
+    usual = MASTER_TLS_PORT if is_secure(url) else MASTER_PORT
     masters = []
     for text in parts.netloc.split(","):
         bare = text.endswith("]") or ":" not in text  # [::1] has colons but no port
-        host, _, port = (text, "", str(MASTER_PORT)) if bare else text.rpartition(":")
+        host, _, port = (text, "", str(usual)) if bare else text.rpartition(":")
         if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
             raise BadRequestError(f"expected host:port, got {text!r} in {url!r}")
         masters.append(Address(host.strip("[]"), int(port)))
     return masters
+
+
+def is_secure(url: str) -> bool:
+    """Whether a URL asks for TLS."""
+    return url.lower().startswith("tubes://")

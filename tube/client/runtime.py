@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
+from tube.client.options import ClientOptions
 from tube.values import Address
 
 T = TypeVar("T")
@@ -70,6 +71,13 @@ class Runtime(Protocol):
         self, coroutine: Coroutine[Any, Any, None], failed: Callable[[Exception], None]
     ) -> Cancellable:
         """Run a coroutine; ``failed`` hears of an exception that it does not catch."""
+
+    def use_tls(self, options: ClientOptions) -> None:
+        """Open connections with TLS from now on.
+
+        Raises:
+            BadRequestError: a file with certificates cannot be used.
+        """
 
     async def open(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import ipaddress
 import secrets
 import time
 from collections import deque
@@ -11,18 +12,32 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
+from OpenSSL import SSL
+from service_identity import VerificationError
+from service_identity.pyopenssl import verify_hostname, verify_ip_address
+from twisted.internet import defer
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.endpoints import HostnameEndpoint
+from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
 from twisted.internet.error import (
     AlreadyCalled,
     AlreadyCancelled,
     ConnectError,
     ConnectingCancelledError,
+    ConnectionDone,
+    ConnectionLost,
     DNSLookupError,
 )
-from twisted.internet.interfaces import IAddress, IDelayedCall
+from twisted.internet.interfaces import (
+    IAddress,
+    IDelayedCall,
+    IHandshakeListener,
+    IOpenSSLClientConnectionCreator,
+    IStreamClientEndpoint,
+)
 from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.protocols.tls import TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from tube.client import aio
 from tube.client import consumer as consumer_core
@@ -31,7 +46,7 @@ from tube.client.consumer import Hook
 from tube.client.core import Core
 from tube.client.options import ClientOptions, ConsumerOptions, ProducerOptions
 from tube.client.values import Message, Outgoing, Receipt
-from tube.errors import BufferFullError, TubeError, UnreachableError
+from tube.errors import BadRequestError, BufferFullError, TubeError, UnreachableError
 from tube.net.clock import Reactor
 from tube.values import Address, Partition
 
@@ -90,10 +105,17 @@ class _Running:
         self._deferred.cancel()
 
 
+@implementer(IHandshakeListener)
 class _Pipe(Protocol):
-    """Bytes of one connection."""
+    """Bytes of one connection; ``secured`` hears of the end of a TLS handshake."""
 
-    def __init__(self, received: Callable[[bytes], None], lost: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        received: Callable[[bytes], None],
+        lost: Callable[[], None],
+        secured: Deferred[None] | None = None,
+    ) -> None:
+        self._secured = secured
         self._received = received
         self._lost = lost
         self._over = False
@@ -102,12 +124,23 @@ class _Pipe(Protocol):
         self.transport.setTcpNoDelay(True)  # type: ignore[union-attr]
         self.transport.setTcpKeepAlive(True)  # type: ignore[union-attr]
 
+    def handle(self) -> SSL.Connection:
+        """OpenSSL's side of a TLS connection."""
+        found = self.transport.getHandle()  # type: ignore[union-attr]
+        assert isinstance(found, SSL.Connection)
+        return found
+
+    def handshakeCompleted(self) -> None:
+        if self._secured is not None and not self._secured.called:
+            self._secured.callback(None)
+
     def dataReceived(self, data: bytes) -> None:
         self._received(data)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        del reason
         self._over = True
+        if self._secured is not None and not self._secured.called:
+            self._secured.errback(reason)
         self._lost()
 
     def write(self, data: bytes) -> None:
@@ -132,6 +165,42 @@ class _PipeFactory(Factory):
         return self._pipe
 
 
+@implementer(IOpenSSLClientConnectionCreator)
+class _Handshakes:
+    """The client's side of TLS: the servers' authorities and our own certificate."""
+
+    def __init__(self, options: ClientOptions) -> None:
+        self._context = context = SSL.Context(SSL.TLS_METHOD)
+        context.set_min_proto_version(SSL.TLS1_2_VERSION)
+        context.set_verify(SSL.VERIFY_PEER)
+        if options.ca_file:
+            context.load_verify_locations(options.ca_file)
+        else:
+            context.set_default_verify_paths()
+        if options.cert_file:
+            context.use_certificate_chain_file(options.cert_file)
+            context.use_privatekey_file(options.key_file or options.cert_file)
+
+    def clientConnectionForTLS(self, protocol: TLSMemoryBIOProtocol) -> SSL.Connection:
+        """Twisted asks for each connection."""
+        del protocol
+        return SSL.Connection(self._context, None)
+
+
+def _check_name(connection: SSL.Connection, host: str) -> None:
+    """Check that the server's certificate is for this host.
+
+    Raises:
+        VerificationError: it is for another.
+    """
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        verify_hostname(connection, host)
+    else:
+        verify_ip_address(connection, host)
+
+
 class TwistedRuntime:
     """The core's event loop on a reactor."""
 
@@ -140,6 +209,7 @@ class TwistedRuntime:
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
         self._turn: deque[Callable[[], object]] = deque()
+        self._tls: _Handshakes | None = None
 
     def now_s(self) -> float:
         return time.monotonic()
@@ -177,6 +247,12 @@ class TwistedRuntime:
         running.addErrback(ended)
         return _Running(running)
 
+    def use_tls(self, options: ClientOptions) -> None:
+        try:
+            self._tls = _Handshakes(options)
+        except (OSError, SSL.Error) as error:
+            raise BadRequestError(f"the certificates cannot be used: {error}") from error
+
     async def open(
         self,
         address: Address,
@@ -184,14 +260,26 @@ class TwistedRuntime:
         received: Callable[[bytes], None],
         lost: Callable[[], None],
     ) -> _Pipe:
-        pipe = _Pipe(received, lost)
-        endpoint = HostnameEndpoint(
+        secured: Deferred[None] | None = Deferred() if self._tls is not None else None
+        pipe = _Pipe(received, lost, secured)
+        endpoint: IStreamClientEndpoint = HostnameEndpoint(
             self._reactor, address.host.encode(), address.port, timeout=timeout_s
         )
+        if self._tls is not None:
+            endpoint = wrapClientTLS(self._tls, endpoint)
         try:
             await endpoint.connect(_PipeFactory(pipe))
+            if secured is not None:
+                await secured.addTimeout(timeout_s, self._reactor)
+                _check_name(pipe.handle(), address.host)
         except ConnectingCancelledError as error:
             raise CancelledError from error
+        except defer.TimeoutError as error:
+            pipe.close()
+            raise UnreachableError(f"{address}: no TLS within {timeout_s:g} s") from error
+        except (SSL.Error, ConnectionLost, ConnectionDone, VerificationError) as error:
+            pipe.close()
+            raise UnreachableError(f"{address}: TLS failed: {error}") from error
         except (ConnectError, DNSLookupError, OSError) as error:
             raise UnreachableError(f"{address}: cannot connect: {error}") from error
         return pipe

@@ -43,12 +43,16 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What a client shows: who it says it is, its signature, its token, and where it comes from."""
+    """What a client shows: who it says it is, its signature, its token, and where it comes from.
+
+    ``secure``: it came on TLS, and shall go to brokers on TLS.
+    """
 
     client_id: str = ""
     signed: Signed | None = None
     token: str = ""
     host: str = ""
+    secure: bool = False
 
 
 UNKNOWN: Final = Claim()

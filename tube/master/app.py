@@ -38,6 +38,7 @@ from tube.net.daemon import listening, port_number
 from tube.net.framed import FramedFactory
 from tube.net.health import TICK_S, ReactorLag, add_health
 from tube.net.ticker import ticking
+from tube.net.tls import listening_tls
 from tube.net.web import Routes, json_site
 from tube.net.workers import Workers, workers
 
@@ -50,13 +51,17 @@ CLOSING_S = 1.0
 
 @dataclass(slots=True)
 class RunningMaster:
-    """A master that serves, for tests and ``tube dev``; ``http_port`` is -1 when there is none."""
+    """A master that serves, for tests and ``tube dev``.
+
+    ``http_port`` is -1, ``tls_port`` 0 when there is none.
+    """
 
     core: Core
     orders: Orders
     connections: FramedFactory
     port: int
     http_port: int
+    tls_port: int = 0
 
 
 async def serve(
@@ -92,6 +97,9 @@ async def serve(
     listener = await stack.enter_async_context(
         listening(reactor, config.host, config.port, factory)
     )
+    tls_port = await stack.enter_async_context(
+        listening_tls(reactor, config.host, config.tls, factory)
+    )
     port = port_number(listener)
     address = f"{config.host}:{port}"
     core.leader = Leader(
@@ -125,7 +133,7 @@ async def serve(
         ("balance", config.balance_period_s, upkeep.balance),
     ):
         await stack.enter_async_context(ticking(reactor, name, interval_s, body))
-    return RunningMaster(core, orders, factory, port, http_port)
+    return RunningMaster(core, orders, factory, port, http_port, tls_port)
 
 
 async def _start(

@@ -90,9 +90,15 @@ class Brokers:
         core.on_clear(self._told.clear)
 
     async def register(
-        self, broker: Broker, http_port: int, flow_check_id: int, *, online: bool
+        self,
+        broker: Broker,
+        http_port: int,
+        flow_check_id: int,
+        *,
+        online: bool,
+        tls_port: int = 0,
     ) -> BrokerView:
-        """A broker begins, or comes back.
+        """A broker begins, or comes back; ``tls_port`` is 0 when it has none.
 
         Raises:
             StandbyError: we do not lead.
@@ -113,6 +119,7 @@ class Brokers:
             state.served, state.online = {}, online
             core.chronicle.note("join", broker_id=row.broker_id, detail=client)
         state.alive, state.seen_s = True, core.now_s()
+        state.tls_port = tls_port if 0 < tls_port < 65536 else 0
         state.read_fails = state.write_fails = False
         core.held_brokers.supersede(broker.broker_id)
         self._told[broker.broker_id] = _Told()
@@ -229,9 +236,10 @@ class Brokers:
             )
         if known.row.state == DRAFT:
             raise BadRequestError(f"broker {broker.broker_id} is a draft and may not come online")
-        moved = known.address != broker
+        place = known.address(secure=False)
+        moved = place != broker
         if moved and not auto:
-            raise BadRequestError(f"broker {broker} is not at {known.address} as configured")
+            raise BadRequestError(f"broker {broker} is not at {place} as configured")
         if moved and known.alive and core.held_brokers.holds(broker.broker_id):
             raise BadRequestError(
                 f"broker id {broker.broker_id} is in use by {known.row.host}:{known.row.port}"

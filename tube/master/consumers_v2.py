@@ -78,7 +78,9 @@ class SelfBalanced:
         if rights is None:
             return SelfBalancedView(epoch=epoch, flow=flow_view(core, asked.group, asked.flow))
         await self._join(asked)
-        return self._view(asked.client_id, asked.group, asked.flow, versions, rights)
+        return self._view(
+            asked.client_id, asked.group, asked.flow, versions, rights, secure=claim.secure
+        )
 
     async def _join(self, asked: Registration) -> None:
         core, wanted = self._core, asked.wanted
@@ -123,7 +125,7 @@ class SelfBalanced:
         member = core.registry.touch(group, client_id, core.now_s())
         if held is not None:
             member.held = set(held)
-        return self._view(client_id, group, ids, versions, admitted.rights)
+        return self._view(client_id, group, ids, versions, admitted.rights, secure=claim.secure)
 
     def metadata(
         self,
@@ -145,7 +147,9 @@ class SelfBalanced:
         if admitted is None or admitted.waited is not None:
             raise CertificateError("a heartbeat with a signature must come first")
         core.registry.touch(group, client_id, core.now_s())
-        return self._view(client_id, group, FlowIds(), versions, admitted.rights)
+        return self._view(
+            client_id, group, FlowIds(), versions, admitted.rights, secure=claim.secure
+        )
 
     def _view(
         self,
@@ -154,10 +158,13 @@ class SelfBalanced:
         ids: FlowIds,
         versions: HeldVersions,
         rights: Rights,
+        *,
+        secure: bool,
     ) -> SelfBalancedView:
         core = self._core
         topology = core.topology
-        brokers_id = topology.broker_checksum()
+        brokers = topology.broker_list(secure=secure)
+        brokers_id = version_of(brokers)
         topics = topology.metas(core.registry.groups[group].wanted.topics)
         topics_id = version_of(topics)
         return SelfBalancedView(
@@ -166,7 +173,7 @@ class SelfBalanced:
             visit_token=core.visit.current,
             auth_token=core.access.token(rights),
             brokers_id=brokers_id,
-            brokers=topology.broker_list() if brokers_id != versions.brokers else None,
+            brokers=brokers if brokers_id != versions.brokers else None,
             topics_id=topics_id,
             topics=topics if topics_id != versions.topics else None,
         )

@@ -184,7 +184,9 @@ class MasterGateway:
         request = rpc.parse(pb.HeartRequestC2M, call.body)
         beat = translate.heartbeat(request, call.timeout_ms, connection)
         view = await self._consumers.heartbeat(beat, _claim(request, connection))
-        return None if view is None else translate.consumer_answer(request, view, self._core)
+        if view is None:
+            return None
+        return translate.consumer_answer(request, view, self._core, secure=connection.secure)
 
     async def _close_consumer(self, connection: FramedProtocol, call: Call) -> Message:
         request = rpc.parse(pb.CloseRequestC2M, call.body)
@@ -235,6 +237,7 @@ class MasterGateway:
             request.http_port,
             request.flowCheckId if request.HasField("flowCheckId") else -2,
             online=request.brokerOnline,
+            tls_port=request.tlsPort if request.enableTls else 0,
         )
         return translate.broker_registered(request, view, self._core)
 
@@ -250,7 +253,9 @@ class MasterGateway:
 
 
 def _claim(request: translate.FromClient, connection: FramedProtocol) -> Claim:
-    return translate.claim(request.clientId, request.authInfo, connection.connected_to)
+    return translate.claim(
+        request.clientId, request.authInfo, connection.connected_to, secure=connection.secure
+    )
 
 
 def _plain(kind: Callable[..., Message], **extra: Any) -> Callable[[TubeError], Message]:

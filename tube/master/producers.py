@@ -10,6 +10,7 @@ from twisted.logger import Logger
 from tube.auth.tokens import Rights
 from tube.master.access import UNKNOWN, Claim, check_produce
 from tube.master.core import Core
+from tube.master.topology import version_of
 from tube.values import ClientId
 from tube.wire import records
 
@@ -56,7 +57,7 @@ class Producers:
         access = self._core.access
         self._core.leader.require(client_id)
         rights = access.require(claim, signs=access.producers_sign)
-        return self._alive(client_id, host, topics, broker_checksum, rights)
+        return self._alive(client_id, host, topics, broker_checksum, rights, secure=claim.secure)
 
     def heartbeat(
         self,
@@ -81,7 +82,7 @@ class Producers:
             access.ask(("", client_id))
             return self._asking(client_id, broker_checksum)
         access.answered(("", client_id))
-        return self._alive(client_id, host, topics, broker_checksum, rights)
+        return self._alive(client_id, host, topics, broker_checksum, rights, secure=claim.secure)
 
     def close(self, client_id: ClientId, claim: Claim = UNKNOWN) -> None:
         """A producer ends; an unknown one is fine.
@@ -102,6 +103,8 @@ class Producers:
         topics: Sequence[str],
         broker_checksum: int,
         rights: Rights,
+        *,
+        secure: bool,
     ) -> ProducerView:
         core = self._core
         check_produce(rights, topics)
@@ -112,11 +115,12 @@ class Producers:
                 host=host,
                 principal=rights.user,
             )
-        checksum = core.topology.broker_checksum()
+        brokers = core.topology.broker_list(secure=secure)
+        checksum = version_of(brokers)
         return ProducerView(
             epoch=core.leader.require(client_id),
             broker_checksum=checksum,
-            brokers=core.topology.broker_list() if checksum != broker_checksum else None,
+            brokers=brokers if checksum != broker_checksum else None,
             topics=core.topology.routes(topics),
             visit_token=core.visit.current,
             auth_token=core.access.token(rights),

@@ -48,7 +48,8 @@ class Configuration:
 class BrokerState:
     """A broker: what is configured, whether it lives, and what it has acknowledged.
 
-    ``read_fails`` and ``write_fails``: it paused this by itself, after I/O errors.
+    ``read_fails`` and ``write_fails``: it paused this by itself, after I/O errors.  ``tls_port`` is 0 when it
+    has none.
     """
 
     row: BrokerRow
@@ -60,6 +61,7 @@ class BrokerState:
     write_fails: bool = False
     served: dict[str, int] = field(default_factory=dict)
     synchronous: bool = False
+    tls_port: int = 0
 
     @property
     def readable(self) -> bool:
@@ -73,10 +75,10 @@ class BrokerState:
         allowed = self.row.state in (ONLINE, ONLY_WRITE)
         return self.alive and self.online and allowed and not self.write_fails
 
-    @property
-    def address(self) -> Broker:
-        """Where it listens."""
-        return Broker(self.row.broker_id, self.row.host, self.row.port)
+    def address(self, *, secure: bool) -> Broker:
+        """Where it listens, for clients on TLS or others."""
+        port = self.tls_port if secure and self.tls_port else self.row.port
+        return Broker(self.row.broker_id, self.row.host, port)
 
 
 class Topology:
@@ -132,16 +134,19 @@ class Topology:
 
     # what clients see
 
-    def broker_list(self) -> list[str]:
-        """``brokerInfos``: all brokers that clients may meet."""
-        states = [s for s in self.brokers.values() if s.row.state != DRAFT]
+    def broker_list(self, *, secure: bool = False) -> list[str]:
+        """``brokerInfos``: all brokers that clients may meet; on TLS those that have it, too."""
+        states = [
+            s for s in self.brokers.values() if s.row.state != DRAFT and (s.tls_port or not secure)
+        ]
         return [
-            records.format_broker(s.address) for s in sorted(states, key=lambda s: s.row.broker_id)
+            records.format_broker(s.address(secure=secure))
+            for s in sorted(states, key=lambda s: s.row.broker_id)
         ]
 
-    def broker_checksum(self) -> int:
+    def broker_checksum(self, *, secure: bool = False) -> int:
         """Version of ``broker_list``: the same list has the same one on every master."""
-        return version_of(self.broker_list())
+        return version_of(self.broker_list(secure=secure))
 
     def routes(self, names: Iterable[str]) -> list[str]:
         """``topicInfos``: where producers may write these topics now."""
@@ -238,10 +243,11 @@ class Topology:
             raise NotFoundError(f"topic {name!r} does not exist")
         return topic
 
-    def place(self, partition: Partition) -> records.PlacedPartition:
+    def place(self, partition: Partition, *, secure: bool = False) -> records.PlacedPartition:
         """The partition with the address of its broker; of an unknown broker it is blank."""
         state = self.brokers.get(partition.broker_id)
-        broker = state.address if state is not None else Broker(partition.broker_id, "unknown", 1)
+        unknown = Broker(partition.broker_id, "unknown", 1)
+        broker = state.address(secure=secure) if state is not None else unknown
         return records.PlacedPartition(broker, partition.topic, partition.partition_id)
 
     # configurations

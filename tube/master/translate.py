@@ -241,7 +241,7 @@ def consumer_registered(
 
 
 def consumer_answer(
-    request: pb.HeartRequestC2M, view: ConsumerView, core: Core
+    request: pb.HeartRequestC2M, view: ConsumerView, core: Core, *, secure: bool
 ) -> pb.HeartResponseM2C:
     """The answer to a consumer's heartbeat."""
     answer = pb.HeartResponseM2C(
@@ -254,7 +254,7 @@ def consumer_answer(
         epoch=view.epoch,
     )
     if view.event is not None:
-        _add_event(answer.event, view.event, request, core)
+        _add_event(answer.event, view.event, request, core, secure=secure)
     _add_flow(answer, view.flow)
     return answer
 
@@ -385,14 +385,19 @@ def _add_facts(
 
 
 def _add_event(
-    answer: pb.EventProto, event: Event, request: pb.HeartRequestC2M, core: Core
+    answer: pb.EventProto,
+    event: Event,
+    request: pb.HeartRequestC2M,
+    core: Core,
+    *,
+    secure: bool,
 ) -> None:
     answer.rebalanceId = event.round_id
     answer.opType = event.action
     answer.reason = event.reason
     for partition in sorted(event.partitions):
         subscription = records.Subscription(
-            request.clientId, request.groupName, core.topology.place(partition)
+            request.clientId, request.groupName, core.topology.place(partition, secure=secure)
         )
         answer.subscribeInfo.append(records.format_subscription(subscription))
 
@@ -431,14 +436,22 @@ def _demands(core: Core) -> pb.EnableBrokerFunInfo:
     )
 
 
-def claim(client_id: str, info: pb.MasterCertificateInfo, connected_to: str) -> Claim:
+def claim(
+    client_id: str, info: pb.MasterCertificateInfo, connected_to: str, *, secure: bool
+) -> Claim:
     """What a client shows of itself, on the connection that it came on."""
     signed = None
     if info.HasField("authInfo"):
         given = info.authInfo
         signed = Signed(given.userName, given.timestamp, given.nonce, given.signature)
     host = connected_to.rpartition(":")[0]
-    return Claim(client_id=client_id, signed=signed, token=info.authorizedToken, host=host)
+    return Claim(
+        client_id=client_id,
+        signed=signed,
+        token=info.authorizedToken,
+        host=host,
+        secure=secure,
+    )
 
 
 def _authorized(

@@ -11,12 +11,13 @@ import time
 from twisted.internet.interfaces import (
     IReactorCore,
     IReactorFromThreads,
+    IReactorSSL,
     IReactorTCP,
     IReactorTime,
 )
 
 
-class Reactor(IReactorTime, IReactorTCP, IReactorCore, IReactorFromThreads):
+class Reactor(IReactorTime, IReactorTCP, IReactorSSL, IReactorCore, IReactorFromThreads):
     """The interfaces of the reactor that our reactor rooms use."""
 
 

@@ -14,7 +14,13 @@ from typing import cast
 
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IAddress, IDelayedCall, IPushProducer, IReactorTime
+from twisted.internet.interfaces import (
+    IAddress,
+    IDelayedCall,
+    IPushProducer,
+    IReactorTime,
+    ISSLTransport,
+)
 from twisted.internet.protocol import Protocol, ServerFactory, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -85,6 +91,7 @@ class FramedProtocol(Protocol):
         self.connected_to = ""
         self.closed = False
         self.admitted = False
+        self.secure = False
         self.session: object = None
 
     # Twisted calls these
@@ -95,6 +102,7 @@ class FramedProtocol(Protocol):
         transport.setTcpNoDelay(True)
         transport.setTcpKeepAlive(True)
         transport.registerProducer(self, True)
+        self.secure = ISSLTransport.providedBy(self.transport)
         peer = transport.getPeer()
         if isinstance(peer, IPv4Address | IPv6Address):
             self.connected_to = f"{peer.host}:{peer.port}"
