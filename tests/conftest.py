@@ -21,9 +21,8 @@ def pytest_collection_finish() -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """End the threads of ``deferToThread``: a pytest-xdist worker would wait for them for ever."""
-    pool = reactor.threadpool
-    if hasattr(session.config, "workerinput") and pool is not None and not pool.joined:
-        pool.stop()
+    if hasattr(session.config, "workerinput") and reactor.threadpool is not None:
+        reactor._stopThreadPool()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -71,36 +71,8 @@ async def serve(reactor: Reactor, config: BrokerConfig, stack: AsyncExitStack) -
         PortInUseError: a port is taken.  ConfigError: a master's address is malformed.
     """
     masters = [parse_address(text) for text in config.masters]
-    directory = Path(config.log.data_dir)
-    disk = await stack.enter_async_context(workers(reactor, "disk", 1))
-    reads = await stack.enter_async_context(workers(reactor, "read", READERS))
-    background = await stack.enter_async_context(workers(reactor, "background", 1))
-    store = await stack.enter_async_context(_store(config, directory, disk))
-    offsets = Offsets()
-    snapshot = await disk.call(offset_file.load, directory)
-    offsets.restore(snapshot, store.recovery.notes)
-    await _clamp(offsets, store, disk)
-
-    topics = Topics()
-    reader = Reader(reactor, store, reads, TailCache(config.log.tail_cache_bytes))
-    appender = Appender(store, disk, wall_ms, reader.appended)
-    flow = FlowControl()
-    service = BrokerService(
-        topics=topics,
-        holders=Holders(config.consumer_timeout_s, _record_hold),
-        offsets=offsets,
-        flow=flow,
-        store=store,
-        appender=appender,
-        reader=reader,
-        reads=reads,
-        now_s=time.monotonic,
-        wall_ms=wall_ms,
-        pull_bytes=config.pull_bytes,
-    )
-    upkeep = Upkeep(service, store, disk, background, directory, config, wall_ms)
-    stack.push_async_callback(upkeep.checkpoint)
-
+    parts = await _build(reactor, config, stack)
+    service, store = parts.service, parts.store
     admission = Admission(wall_ms, time.monotonic)
     factory = _factory(reactor, config, service, admission)
     port = await stack.enter_async_context(listening(reactor, config.host, config.port, factory))
@@ -112,8 +84,7 @@ async def serve(reactor: Reactor, config: BrokerConfig, stack: AsyncExitStack) -
     await stack.enter_async_context(ticking(reactor, "reactor lag", TICK_S, lag.tick))
     routes = Routes()
     http_port = await stack.enter_async_context(_http(reactor, config, routes))
-    epoch_file = directory / "epoch"
-    catalogue = Catalogue(topics, store, disk, reader, offsets)
+    epoch_file = parts.directory / "epoch"
     uplink = Uplink(
         reactor,
         masters=masters,
@@ -121,8 +92,8 @@ async def serve(reactor: Reactor, config: BrokerConfig, stack: AsyncExitStack) -
         http_port=http_port,
         tls_port=tls_port,
         heartbeat_s=config.heartbeat_s,
-        catalogue=catalogue,
-        flow=flow,
+        catalogue=parts.catalogue,
+        flow=service.flow,
         admission=admission,
         orders=Orders(service, wall_ms),
         epoch=Epoch(load_epoch(epoch_file), lambda epoch: save_epoch(epoch_file, epoch)),
@@ -137,10 +108,56 @@ async def serve(reactor: Reactor, config: BrokerConfig, stack: AsyncExitStack) -
     add_health(routes, metrics, lambda: _unready(uplink, store))
     stack.push_async_callback(uplink.stop)
     uplink.start()
-    for name, interval_s, body in upkeep.periodic():
+    for name, interval_s, body in parts.upkeep.periodic():
         await stack.enter_async_context(ticking(reactor, name, interval_s, body))
-    await stack.enter_async_context(ticking(reactor, "expiry", EXPIRY_S, upkeep.expire_holds))
-    return RunningBroker(service, store, uplink, catalogue, factory, port_number(port), http_port)
+    await stack.enter_async_context(ticking(reactor, "expiry", EXPIRY_S, parts.upkeep.expire_holds))
+    number = port_number(port)
+    return RunningBroker(service, store, uplink, parts.catalogue, factory, number, http_port)
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What a broker consists of behind its listeners."""
+
+    directory: Path
+    service: BrokerService
+    store: LogStore
+    upkeep: Upkeep
+    catalogue: Catalogue
+
+
+async def _build(reactor: Reactor, config: BrokerConfig, stack: AsyncExitStack) -> _Parts:
+    """The log with its workers, and the service over it; stopping saves the offsets and closes the log."""
+    directory = Path(config.log.data_dir)
+    disk = await stack.enter_async_context(workers(reactor, "disk", 1))
+    reads = await stack.enter_async_context(workers(reactor, "read", READERS))
+    background = await stack.enter_async_context(workers(reactor, "background", 1))
+    store = await stack.enter_async_context(_store(config, directory, disk))
+    offsets = Offsets()
+    snapshot = await disk.call(offset_file.load, directory)
+    offsets.restore(snapshot, store.recovery.notes)
+    await _clamp(offsets, store, disk)
+
+    topics = Topics()
+    reader = Reader(reactor, store, reads, TailCache(config.log.tail_cache_bytes))
+    appender = Appender(store, disk, wall_ms, reader.appended)
+    service = BrokerService(
+        topics=topics,
+        holders=Holders(config.consumer_timeout_s, _record_hold),
+        offsets=offsets,
+        flow=FlowControl(),
+        store=store,
+        appender=appender,
+        reader=reader,
+        reads=reads,
+        now_s=time.monotonic,
+        wall_ms=wall_ms,
+        pull_bytes=config.pull_bytes,
+    )
+    upkeep = Upkeep(service, store, disk, background, directory, config, wall_ms)
+    stack.push_async_callback(upkeep.checkpoint)
+    catalogue = Catalogue(topics, store, disk, reader, offsets)
+    return _Parts(directory, service, store, upkeep, catalogue)
 
 
 def _factory(
