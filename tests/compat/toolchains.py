@@ -22,6 +22,8 @@ JAVA_NEW: Final = "1.13.0"
 """The newest client in Maven Central."""
 JAVA_OLD: Final = "1.5.0"
 """The oldest client there that comes with its parent and core."""
+SERVER: Final = "2.4.0"
+"""The newest server in Maven Central."""
 GO_MODULE: Final = "github.com/apache/inlong/inlong-tubemq/tubemq-client-twins/tubemq-client-go"
 GO_SOURCE: Final = "TUBE_COMPAT_GO_CLIENT"
 """Names a checkout of the Go client, for where the module proxy has none."""
@@ -40,11 +42,34 @@ def cache() -> Path:
     return Path(folder)
 
 
-def java_command(version: str) -> list[str]:
-    """How to run the Java peer with a version of the client."""
-    for tool in ("java", "javac", "mvn"):
+def demand(*tools: str) -> None:
+    """Refuse to go on when fetching is not wanted, or a tool is absent."""
+    if not os.environ.get("TUBE_COMPAT"):
+        raise MissingError("other people's programs are fetched only for `make compat`")
+    for tool in tools:
         if shutil.which(tool) is None:
             raise MissingError(f"{tool} is not installed")
+
+
+def server_classes() -> str:
+    """The class path of Apache TubeMQ's servers: the server's own jar with the newest core of another version."""
+    demand("java", "mvn")
+    pom = HERE / "servers" / "pom.xml"
+    folder = cache() / f"servers-{SERVER}-{_digest([pom])}"
+    path_file = folder / "classpath"
+    with _alone():
+        if not _usable(path_file):
+            folder.mkdir(parents=True, exist_ok=True)
+            maven = ["mvn", "-q", "-B", "-f", str(pom)]
+            jar = f"-Dartifact=org.apache.inlong:tubemq-server:{SERVER}:jar"
+            _run("Maven", [*maven, "dependency:copy", jar, f"-DoutputDirectory={folder}"])
+            _run("Maven", [*maven, "dependency:build-classpath", f"-Dmdep.outputFile={path_file}"])
+    return f"{folder / f'tubemq-server-{SERVER}.jar'}{os.pathsep}{path_file.read_text()}"
+
+
+def java_command(version: str) -> list[str]:
+    """How to run the Java peer with a version of the client."""
+    demand("java", "javac", "mvn")
     sources = sorted((HERE / "java").iterdir())
     folder = cache() / f"java-{version}-{_digest(sources)}"
     path_file = folder / "classpath"
@@ -58,8 +83,7 @@ def java_command(version: str) -> list[str]:
 
 def go_command() -> list[str]:
     """How to run the Go peer."""
-    if shutil.which("go") is None:
-        raise MissingError("go is not installed")
+    demand("go")
     sources = sorted((HERE / "go").iterdir())
     given = os.environ.get(GO_SOURCE, "")
     folder = cache() / f"go-{_digest(sources, given)}"
