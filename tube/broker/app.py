@@ -61,6 +61,7 @@ class RunningBroker:
     connections: FramedFactory
     port: int
     http_port: int
+    tls_port: int = 0
 
 
 async def serve(reactor: Reactor, config: BrokerConfig, stack: AsyncExitStack) -> RunningBroker:
@@ -112,7 +113,9 @@ async def serve(reactor: Reactor, config: BrokerConfig, stack: AsyncExitStack) -
         await stack.enter_async_context(ticking(reactor, name, interval_s, body))
     await stack.enter_async_context(ticking(reactor, "expiry", EXPIRY_S, parts.upkeep.expire_holds))
     number = port_number(port)
-    return RunningBroker(service, store, uplink, parts.catalogue, factory, number, http_port)
+    return RunningBroker(
+        service, store, uplink, parts.catalogue, factory, number, http_port, tls_port
+    )
 
 
 @dataclass(slots=True)

@@ -64,9 +64,8 @@ def _options(f: F) -> F:
 @with_cluster
 def produce(cluster: Cluster, /, *, topic: str, count: int, size: int, in_flight: int) -> None:
     """Send messages and time their acknowledgements."""
-    from tube.client import Client
 
-    with Client(cluster.url) as client:
+    with cluster.client() as client:
         producer = client.producer(topic)
         producer.send(bytes(size)).result()  # connections and tokens are there
         load = _Load(in_flight)
@@ -83,10 +82,9 @@ def produce(cluster: Cluster, /, *, topic: str, count: int, size: int, in_flight
 @with_cluster
 def consume(cluster: Cluster, /, *, topic: str, count: int, size: int, in_flight: int) -> None:
     """Read messages from the beginning with a new group; --size and --in-flight do not matter."""
-    from tube.client import Client
 
     del size, in_flight
-    with Client(cluster.url) as client:
+    with cluster.client() as client:
         consumer = client.consumer([topic], f"tube-bench-{secrets.token_hex(4)}")
         messages = _batch(consumer)
         begin_s, bytes_read, read = time.perf_counter(), 0, 0
@@ -110,10 +108,10 @@ def e2e(
     cluster: Cluster, /, *, topic: str, count: int, size: int, in_flight: int, rate: float | None
 ) -> None:
     """Send and read at once; latencies are from send to read."""
-    from tube.client import Client, ConsumerOptions
+    from tube.client import ConsumerOptions
 
     latencies_s: list[float] = []
-    with Client(cluster.url) as client, Client(cluster.url) as reader:
+    with cluster.client() as client, cluster.client() as reader:
         assigned = threading.Event()
         consumer = reader.consumer(
             [topic],

@@ -7,7 +7,7 @@ import json
 import os
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
@@ -17,6 +17,7 @@ from tube.errors import ConfigError, NotFoundError, TubeError
 
 if TYPE_CHECKING:
     from tube.cli.api import Api
+    from tube.client import Client
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,16 +28,34 @@ HTTP: Final = "127.0.0.1:8080"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Where a cluster's master is, as ``host:port`` for clients and for HTTP."""
+    """Where a cluster's master is, as ``host:port`` for clients and for HTTP, and who asks.
+
+    ``master`` may be a whole URL: ``tubes://host:8716`` for TLS.
+    """
 
     master: str = MASTER
     http: str = HTTP
     token_file: str = ""
+    user: str = ""
+    secret_file: str = ""
+    ca_file: str = ""
 
     @property
     def url(self) -> str:
         """What the SDK's client takes."""
-        return f"tube://{self.master}"
+        return self.master if "://" in self.master else f"tube://{self.master}"
+
+    def client(self) -> Client:
+        """A client of the cluster, to be used in a ``with``.
+
+        Raises:
+            TubeError: the secret's file cannot be read.  BadRequestError: a user without a secret.
+        """
+        from tube.client import Client, ClientOptions
+
+        secret = _content(self.secret_file)
+        options = ClientOptions(user=self.user, secret=secret, ca_file=self.ca_file)
+        return Client(self.url, options)
 
     def api(self, timeout_s: float = 10.0) -> Api:
         """The master's HTTP API.
@@ -46,13 +65,17 @@ class Cluster:
         """
         from tube.cli.api import Api
 
-        token = ""
-        if self.token_file:
-            try:
-                token = Path(self.token_file).read_text().strip()
-            except OSError as error:
-                raise TubeError(f"{self.token_file}: {error.strerror}") from error
-        return Api(self.http, token=token, timeout_s=timeout_s)
+        return Api(self.http, token=_content(self.token_file), timeout_s=timeout_s)
+
+
+def _content(path: str) -> str:
+    """What a file of a secret says, "" for no file."""
+    if not path:
+        return ""
+    try:
+        return Path(path).read_text().strip()
+    except OSError as error:
+        raise TubeError(f"{path}: {error.strerror}") from error
 
 
 @dataclass(slots=True)
@@ -105,9 +128,7 @@ def save_contexts(contexts: Contexts) -> None:
         lines += [
             "",
             f"[contexts.{json.dumps(name)}]",
-            f"master = {json.dumps(cluster.master)}",
-            f"http = {json.dumps(cluster.http)}",
-            f"token_file = {json.dumps(cluster.token_file)}",
+            *(f"{key} = {json.dumps(value)}" for key, value in asdict(cluster).items() if value),
         ]
     path = contexts_path()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -126,11 +147,8 @@ def choose(ctx: click.Context) -> Cluster:
     contexts = load_contexts()
     name = given.get("context") or contexts.current
     named = contexts.get(name) if name else Cluster()
-    return Cluster(
-        master=given.get("master") or named.master,
-        http=given.get("http") or named.http,
-        token_file=given.get("token_file") or named.token_file,
-    )
+    chosen = {key: given.get(key) or value for key, value in asdict(named).items()}
+    return Cluster(**chosen)
 
 
 def with_cluster(f: Callable[Concatenate[Cluster, P], T]) -> Callable[P, T]:

@@ -85,7 +85,7 @@ def consume(
     Tokens of --format: %t topic  %p partition  %b broker  %o offset  %k key  %s value  %S size
                         %T timestamp in ms  %h headers  %f filter  %%; and \\n \\t
     """
-    from tube.client import Client, ConsumerOptions
+    from tube.client import ConsumerOptions
 
     if output and text:
         raise click.UsageError("either --format or -o, not both")
@@ -97,7 +97,7 @@ def consume(
     wanted = frozenset(filters) if filters and ends is not None else None
     code = 0
     try:
-        with _leaving() as leaving, Client(cluster.url) as client:
+        with _leaving() as leaving, cluster.client() as client:
             consumer = client.consumer(
                 topics,
                 name,

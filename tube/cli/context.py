@@ -20,17 +20,20 @@ def context() -> None:
 @click.option("--master", default=Cluster().master, show_default=True, metavar="HOST:PORT")
 @click.option("--http", default=Cluster().http, show_default=True, metavar="HOST:PORT")
 @click.option("--token-file", default="", metavar="FILE", help="The admin token.")
+@click.option("--user", default="", metavar="NAME", help="Who signs.")
+@click.option("--secret-file", default="", metavar="FILE", help="The user's secret.")
+@click.option("--ca-file", default="", metavar="FILE", help="Authorities, for tubes://.")
 @click.option("--replace", is_flag=True, help="Change a context that is there already.")
-def add(*, name: str, master: str, http: str, token_file: str, replace: bool) -> None:
+def add(*, name: str, replace: bool, **given: str) -> None:
     """Remember a cluster; the first one is used from now on."""
     contexts = load_contexts()
     if name in contexts.clusters and not replace:
         raise ConflictError(
             f"the context {name!r} is there already", hint="change it with --replace"
         )
-    for address in (master, http):
+    for address in (given["master"].removeprefix("tubes://"), given["http"]):
         parse_address(address)
-    contexts.clusters[name] = Cluster(master=master, http=http, token_file=token_file)
+    contexts.clusters[name] = Cluster(**given)
     contexts.current = contexts.current or name
     save_contexts(contexts)
     click.echo(f"context {name} added" + (", and used" if contexts.current == name else ""))

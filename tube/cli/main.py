@@ -77,9 +77,17 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--master", envvar="TUBE_MASTER", metavar="HOST:PORT", help="Port for clients.")
+@click.option(
+    "--master",
+    envvar="TUBE_MASTER",
+    metavar="HOST:PORT",
+    help="Port for clients, or tubes://HOST:PORT.",
+)
 @click.option("--http", envvar="TUBE_HTTP", metavar="HOST:PORT", help="HTTP port of the master.")
 @click.option("--token-file", envvar="TUBE_TOKEN_FILE", metavar="FILE", help="The admin token.")
+@click.option("--user", envvar="TUBE_USER", metavar="NAME", help="Who signs, where masters ask.")
+@click.option("--secret-file", envvar="TUBE_SECRET_FILE", metavar="FILE", help="The user's secret.")
+@click.option("--ca-file", envvar="TUBE_CA_FILE", metavar="FILE", help="Authorities, for tubes://.")
 @click.option("--context", envvar="TUBE_CONTEXT", metavar="NAME", help="A named cluster.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(__version__, prog_name="tube", message="%(prog)s %(version)s")

@@ -100,14 +100,14 @@ def produce(
     quiet: bool,
 ) -> None:
     """Send the lines of standard input to a topic."""
-    from tube.client import Client, ProducerOptions
+    from tube.client import ProducerOptions
 
     _require_topic(cluster, topic)
     attributes = dict(_header(text) for text in headers) or None
     delimiter = key_delimiter.encode() if key_delimiter else None
     sending = Sending(receipts=receipts)
     begin_s = time.monotonic()
-    with _source(path) as source, Client(cluster.url) as client:
+    with _source(path) as source, cluster.client() as client:
         producer = client.producer(topic, ProducerOptions(delivery_s=timeout_s))
         for line in _lines(source, path):
             key, value = _split(line, delimiter)

@@ -31,7 +31,8 @@ def master(path: str, sets: tuple[str, ...], check_config: bool, verbose: bool) 
         from tube.master.app import serve as serve_master
 
         running = await serve_master(reactor, config, stack)
-        return {"master": running.port, "http": running.http_port}
+        ports = {"master": running.port, "http": running.http_port}
+        return ports | ({"tls": running.tls_port} if running.tls_port else {})
 
     return serve_until_stopped(serve, level="debug" if verbose else "info")
 
@@ -67,6 +68,7 @@ def broker(
         from tube.broker.app import serve as serve_broker
 
         running = await serve_broker(reactor, config, stack)
-        return {"broker": running.port, "broker_http": running.http_port}
+        ports = {"broker": running.port, "broker_http": running.http_port}
+        return ports | ({"broker_tls": running.tls_port} if running.tls_port else {})
 
     return serve_until_stopped(serve, level="debug" if verbose else "info")

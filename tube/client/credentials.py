@@ -76,6 +76,6 @@ class Credentials:
             error.hint = (
                 f"is the secret that of user {self._user!r}, and this machine's clock right?"
                 if self._user
-                else "give the client a user: ClientOptions(user=…, secret=…)"
+                else "give the client a user: ClientOptions(user=…, secret=…), tube --user … --secret-file …"
             )
         return error
