@@ -1,6 +1,6 @@
 SHELL = /bin/bash
 
-.PHONY: dev test lint format types proto sim cluster bench check quickstart
+.PHONY: dev test lint format types proto sim cluster compat bench check quickstart
 
 dev:            ## .venv with everything that developers need
 	. scripts/environment.sh && make_environment .venv && install_when_changed .venv -e '.[test,speed,postgresql,dev]'
@@ -28,6 +28,9 @@ sim:            ## simulations
 
 cluster:        ## real processes
 	scripts/test tests/cli
+
+compat:         ## other people's clients against us, ours against their servers; renews docs/compatibility.md
+	scripts/compat --write
 
 bench:          ## one JSON result per program, in bench/results
 	mkdir -p bench/results
