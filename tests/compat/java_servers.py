@@ -87,14 +87,14 @@ class JavaServers:
         self._run("BrokerStartup", BROKER_INI)
         wait_until(lambda: _listens(self.ports["broker"]), READY_S, "the broker's port")
 
-    def add_topic(self, name: str) -> None:
-        """Give the broker a topic with four partitions in two stores."""
+    def add_topic(self, name: str, partitions: int, stores: int) -> None:
+        """Give the broker a topic."""
         self.ask(
             "admin_add_new_topic_record",
             brokerId=1,
             topicName=name,
-            numPartitions=2,
-            numTopicStores=2,
+            numPartitions=partitions,
+            numTopicStores=stores,
         )
 
     def ask(self, method: str, **fields: object) -> None:

@@ -14,7 +14,8 @@ from tests.faults.processes import wait_until
 from tube.client import Client, ClientOptions, Outgoing, ProducerOptions
 from tube.client.twisted import Client as TwistedClient
 
-TOPICS = ("blocking", "shared", "reactor")
+TOPICS = {"blocking": (2, 2), "shared": (2, 2), "single": (1, 1), "reactor": (2, 2)}
+"""Partitions in a store, and stores."""
 PATIENCE = ProducerOptions(delivery_s=90)
 """The original master lets a new broker wait before it takes messages."""
 
@@ -28,8 +29,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaServers]:
         missing("java", error)
     try:
         made.start()
-        for topic in TOPICS:
-            made.add_topic(topic)
+        for topic, (partitions, stores) in TOPICS.items():
+            made.add_topic(topic, partitions, stores)
         made.start_broker()
         yield made
     finally:
@@ -59,6 +60,27 @@ def test_the_blocking_client_sends_and_reads_at_the_original_servers(servers: Ja
     assert sorted(m.value for m in read) == sorted(bytes(o.value) for o in sent)
     small = [message for message in read if len(message.value) < 100]
     assert {(m.filter, m.key, m.headers["a"]) for m in small} == {("t1", b"k", "b")}
+
+
+def test_one_partition_is_read_batch_by_batch_and_each_message_once(servers: JavaServers) -> None:
+    """The original broker gives a batch again until it is committed: the next pull waits for that."""
+    with Client(servers.url) as client:
+        producer = client.producer("single", PATIENCE)
+        consumer = client.consumer(["single"], "lonely")
+        read: list[bytes] = []
+        for wave in range(3):
+            values = [b"%d-%d" % (wave, i) for i in range(20)]
+            producer.send_many(values)
+
+            def wave_read(last: bytes = values[-1]) -> bool:
+                for message in consumer.batches(7, 0.2):
+                    read.append(message.value)
+                    consumer.ack(message)
+                return last in read
+
+            wait_until(wave_read, 60, f"wave {wave}")
+
+    assert read == [b"%d-%d" % (wave, i) for wave in range(3) for i in range(20)]
 
 
 def test_two_members_share_at_the_original_master(servers: JavaServers) -> None:

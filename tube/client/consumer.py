@@ -221,6 +221,8 @@ class Consumer:
                 continue
             try:
                 await self._holding.commit(position)
+                if not position.exact:
+                    self._pulling.go_on()  # only now is there something new to pull
             except TubeError as error:
                 failure = failure or error
                 if isinstance(error, UnreachableError | TimedOutError):

@@ -158,8 +158,8 @@ class Pulling:
     def _full(self, position: Position) -> bool:
         if position.paused:
             return True
-        if not position.exact and position.acked < position.next_offset:
-            return True  # an original broker commits whole batches: one at a time
+        if not position.exact and position.committed < position.next_offset:
+            return True  # an original broker gives a batch again until it is committed
         limit = self._consumer.options.buffer_bytes
         if position.buffered_bytes and position.buffered_bytes >= limit // BUFFER_SHARE:
             return True
