@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from tests.certificates import Authority
@@ -46,7 +47,11 @@ def test_messages_go_through_a_cluster_that_wants_signatures_and_tls(tmp_path: P
                 *anybody, "user", "add", "ann", "-p", "*", "-c", "*", "--secret-file", str(secret)
             )
             assert added.code == 0, added.err
-            assert here(*anybody, "topic", "create", "demo", "--partitions", "2").code == 0
+            until_s = time.monotonic() + 20
+            while here(*anybody, "topic", "create", "demo", "--partitions", "2").code != 0:
+                assert (
+                    time.monotonic() < until_s
+                )  # the broker serves, and is registered a little later
             sent = here(*ann, "produce", "demo", stdin=b"one\ntwo\n")
             assert sent.code == 0, sent.err
             read = here(*ann, "consume", "demo", "-g", "readers", "-c", "2", "-q")
