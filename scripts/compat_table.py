@@ -51,7 +51,7 @@ def table(results: Path) -> str:
     for title, cells in clients.items():
         marks = (cell(cells.get(kind, set())) for kind in KINDS)
         lines.append(f"| {title} | " + " | ".join(marks) + " |")
-    lines += ["", "| over raw sockets | |", "|---|---|"]
+    lines += ["", "| with our own client, or raw sockets | |", "|---|---|"]
     lines += [f"| {title} | {cell(outcomes)} |" for title, outcomes in raw.items()]
     return "\n".join(lines)
 
