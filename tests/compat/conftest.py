@@ -51,6 +51,16 @@ def missing(kind: str, error: toolchains.MissingError) -> NoReturn:
     pytest.skip(f"{kind}: {error}")
 
 
+@pytest.fixture(autouse=True)
+def clients_are_there(request: pytest.FixtureRequest) -> None:
+    """Skip before servers are started in vain."""
+    callspec = getattr(request.node, "callspec", None)
+    for value in callspec.params.values() if callspec else ():
+        for kind in value if isinstance(value, tuple) else (value,):
+            if kind in KINDS:
+                command_of(kind)
+
+
 class House(Plant):
     """A plant whose servers say everything, with peers beside it."""
 
